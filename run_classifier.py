@@ -9,7 +9,7 @@
   python run_classifier.py --do_predict --predict_file=new.tsv --output_dir=runs/mine
 
 Evaluating writes eval_results.json to the output directory. Predicting writes predictions.tsv, or
-for GLUE predictions/RTE.tsv (probabilities) and submission/RTE.tsv (for GLUE's server).
+for GLUE predictions/RTE.tsv, of which `albert_tf.tasks.glue.submission` makes a submission.
 --task_name=all runs all tasks found in --data_dir, each in its own folder, and prints GLUE's table;
 the same command resumes it. Labels, columns, vocabulary and configuration are saved with the model,
 so predicting needs only the model and the texts. Recipes by model size provide default settings.
@@ -32,7 +32,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown_names
 from albert_tf.io.text_tables import TextColumns, check_table, read_text_table
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, find_task
 from albert_tf.tasks.flags import (
     FILES,
     check_files,
@@ -44,19 +43,20 @@ from albert_tf.tasks.flags import (
     is_requested,
     open_model_files,
 )
-from albert_tf.tasks.glue.data import DATA_SOURCES, Actions, check_splits, find_tasks
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, GlueTask, find_glue_task
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.fine_tune_config import FineTuneConfig
+    from albert_tf.tasks.glue.run import Actions
     from albert_tf.tasks.runner import Examples
 
 FLAGS = flags.FLAGS
 #: Flags for the user's own data, and those for GLUE.
 CUSTOM_ONLY = (*FILES.values(), "text_column", "text_pair_column", "label_column", "id_column",
                "regression")  # fmt: skip
-GLUE_ONLY = ("data_dir", "data_source")
+GLUE_ONLY = ("data_dir",)
 
 
 def define_flags() -> None:
@@ -72,12 +72,6 @@ def define_flags() -> None:
         "data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….",
         check=files.check_folder, when=_reads_glue_files,
     )  # fmt: skip
-    flags.DEFINE_enum(
-        "data_source",
-        "files",
-        DATA_SOURCES,
-        "Where GLUE's data comes from. files: --data_dir. tfds: TensorFlow Datasets.",
-    )
     table = "a .tsv, .csv or .jsonl file (also .gz, .bz2 or .xz) with named columns."
     for action, purpose in (
         ("do_train", "Training examples"),
@@ -102,7 +96,7 @@ def _reads_table(action: str) -> bool:
 
 
 def _reads_glue_files() -> bool:
-    return FLAGS.task_name != "custom" and FLAGS.data_source == "files"
+    return FLAGS.task_name != "custom"
 
 
 def _check_flags() -> None:
@@ -117,27 +111,18 @@ def _check_flags() -> None:
 
 
 def _main() -> None:
-    actions = Actions(*map(is_requested, FILES))
     name = FLAGS.task_name
-    if name != "custom" and files.is_local(FLAGS.data_dir or ""):
-        _check_glue_files(actions)
+    if name not in ("custom", "all") and (FLAGS.do_train or FLAGS.do_eval):
+        find_glue_task(name).check_trains()
     config = check_settings(None if name == "all" else name)
     tasks = [task.name for task in GLUE_TASKS if not task.model_of]
     with lock_for_training(*(tasks if name == "all" else [])):
-        _run_custom(config) if name == "custom" else _run_glue(actions, config)
-
-
-def _check_glue_files(actions: Actions) -> None:
-    if FLAGS.task_name != "all":
-        check_splits(find_task(FLAGS.task_name), actions, FLAGS.data_dir, FLAGS.data_source)
-    elif FLAGS.data_source == "files":
-        find_tasks(FLAGS.data_dir)
+        _run_custom(config) if name == "custom" else _run_glue(config)
 
 
 def _run_custom(config: FineTuneConfig | None) -> None:
     """Runs on the texts of --train_file, --eval_file and --predict_file."""
-    from albert_tf.tasks.classification.features import label_set
-    from albert_tf.tasks.classification.task import TextClassificationTask
+    from albert_tf.tasks.classification.task import TextClassificationTask, label_set
     from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
     from albert_tf.tasks.runner import run
     from albert_tf.weights.run_folder import model_folder
@@ -153,7 +138,7 @@ def _run_custom(config: FineTuneConfig | None) -> None:
                 f"--regression does not fit the model in {FLAGS.output_dir}, which was trained on "
                 f"labels ({shown_names(task.spec.labels)}); leave the flag out."
             )
-        columns = task.spec.columns or columns
+        columns = task.spec.columns
     read = [FLAGS[file].value for action, file in FILES.items() if is_requested(action)]
     files.check_output(os.path.join(FLAGS.output_dir, PREDICTIONS_FILE), read, overwrite=True)
     texts = _read_tables(columns)
@@ -180,16 +165,16 @@ def _spec_changes() -> dict[str, int]:
     return {"max_seq_length": FLAGS.max_seq_length} if FLAGS.max_seq_length else {}
 
 
-def _run_glue(actions: Actions, config: FineTuneConfig | None) -> None:
+def _run_glue(config: FineTuneConfig | None) -> None:
     """Runs one GLUE task, or all."""
     from albert_tf.tasks.glue import run as glue
 
-    data = (FLAGS.data_dir, FLAGS.data_source)
+    actions = glue.Actions(*map(is_requested, FILES))
     if FLAGS.task_name == "all":
-        glue.run_all(_run_glue_task, actions, *data, FLAGS.output_dir)
+        glue.run_all(_run_glue_task, actions, FLAGS.data_dir, FLAGS.output_dir)
     else:
-        task = find_task(FLAGS.task_name)
-        texts = glue.read_texts(task, actions, *data)
+        task = find_glue_task(FLAGS.task_name)
+        texts = glue.read_texts(task, actions, FLAGS.data_dir)
         _run_glue_task(task, actions, texts, FLAGS.output_dir, config)
 
 
@@ -205,8 +190,9 @@ def _run_glue_task(
     from albert_tf.tasks.runner import run
 
     if actions.train:
-        names = {"task_name": task.name, "best_metric": task.best_metric}
-        classifier, config = _new_task(task.name, config, task.labels, output_dir, **names)
+        spec = {"task_name": task.name, "best_metric": task.best_metric}
+        spec["columns"] = task.splits[0].columns
+        classifier, config = _new_task(task.name, config, task.labels, output_dir, **spec)
     else:
         classifier = glue.open_model(task, output_dir, **_spec_changes())
         config = config or fine_tune_config(None, output_dir=output_dir)

@@ -142,8 +142,11 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec, default_qa_length
-    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+    from albert_tf.tasks.multiple_choice.task import (
+        MultipleChoiceSpec,
+        MultipleChoiceTask,
+        default_qa_length,
+    )
     from albert_tf.weights.run_folder import model_folder
 
     if not FLAGS.do_train:

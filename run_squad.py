@@ -1,11 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0), and answers them.
+"""Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0).
 
   python run_squad.py --version=2.0 --do_train --do_eval --train_file=train-v2.0.json \\
     --eval_file=dev-v2.0.json --init_checkpoint=runs/base --output_dir=runs/squad
   python run_squad.py --do_predict --predict_file=new.json --output_dir=runs/squad
-  python run_squad.py --interactive --output_dir=runs/squad
 
 Evaluation and prediction write predictions.json, nbest_predictions.json and, for 2.0,
 null_odds.json into the output directory; evaluation also writes eval_results.json. The directory
@@ -29,7 +28,6 @@ from albert_tf.io import files
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.flags import FILES, is_requested
 from albert_tf.tasks.squad.data import read_squad
-from albert_tf.tasks.squad.thresholds import Threshold, check_threshold
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
@@ -56,7 +54,6 @@ def define_flags() -> None:
     }.items():
         when = functools.partial(is_requested, action)
         define_path(name, None, text, check=check_squad_file, when=when)
-    flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
     flags.DEFINE_enum(
         "head", None, ["span", "beam"], "span: predicts start and end independently. beam: "
         "predicts the end given the start, and whether there is an answer. Default: beam for 2.0, "
@@ -86,28 +83,23 @@ def _main() -> None:
     config = shared.check_settings(f"squad{FLAGS.version}")
     with lock_for_training():
         _run(config)
-    if FLAGS.interactive:
-        from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
-        from albert_tf.weights.run_folder import model_folder
-
-        folder = model_folder(FLAGS.output_dir)
-        converse(QuestionAnswerer.load(folder, FLAGS.null_score_diff_threshold, **_changes()))
 
 
 def _run(config: FineTuneConfig | None) -> None:
     """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.runner import Examples, run
-    from albert_tf.tasks.squad import answer_files
+    from albert_tf.tasks.squad import answers
+    from albert_tf.tasks.squad.task import check_threshold
 
     inputs = [FLAGS[file].value for file in FILES.values() if FLAGS[file].value]
-    for name in answer_files.FILES:
+    for name in answers.FILES:
         files.check_output(os.path.join(FLAGS.output_dir, name), inputs, overwrite=True)
     # All data is read before anything is trained, so that its errors show at once.
     task, config = _open_task(config)
     check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
     if FLAGS.null_score_diff_threshold is not None:
-        task.threshold = Threshold(FLAGS.null_score_diff_threshold, "as given")
+        task.threshold = FLAGS.null_score_diff_threshold
     if task.spec.head == "span":
         refuse_flags(BEAM_ONLY, "the span head has no beam.")
     train, held_out, unseen = (
@@ -118,12 +110,11 @@ def _run(config: FineTuneConfig | None) -> None:
 
 
 def _check_flags() -> None:
-    shared.check_requested("interactive")
+    shared.check_requested()
     shared.check_files()
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
     shared.check_finetuning_modes()
-    check_threshold(FLAGS.version or "2.0", FLAGS.null_score_diff_threshold)
 
 
 def _changes() -> dict[str, object]:
@@ -133,8 +124,7 @@ def _changes() -> dict[str, object]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig]:
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.squad.features import SquadSpec
-    from albert_tf.tasks.squad.task import SquadTask
+    from albert_tf.tasks.squad.task import SquadSpec, SquadTask
     from albert_tf.weights.run_folder import model_folder
 
     if not FLAGS.do_train:

@@ -29,17 +29,16 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.data.context import InputContext
-from albert_tf.data.pipeline import CHUNK_BATCHES, RecordSource
+from albert_tf.data.length_batches import CHUNK_BATCHES, Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.tasks.base import FineTuningTask, load_model_files
-from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.glue.data import read_split
-from albert_tf.tasks.squad.data import read_squad
-from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.glue.run import read_split
+from albert_tf.tasks.glue.tasks import find_glue_task
+from albert_tf.tasks.squad.data import SquadSpec, read_squad
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
@@ -71,28 +70,28 @@ def define_flags() -> None:
     flags.DEFINE_enum("peer_mode", "eager", ["eager", "compile"], "How the peer runs its model.")
 
 
-def open_glue(name: str, folder: str) -> tuple[FineTuningTask, RecordSource, RecordSource]:
+def open_glue(name: str, folder: str) -> tuple[FineTuningTask, Sequences, Sequences]:
     """A task of GLUE, what to train on, and its development set.
 
     Raises:
       AlbertError: the task has numbers in place of labels.
     """
-    glue = find_task(name)
+    glue = find_glue_task(name)
     if not glue.labels:
         raise AlbertError(f"--glue_tasks: {name} predicts numbers; give tasks with labels.")
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
     train, dev = (
-        read_split(glue, glue.of(kind)[0], FLAGS.glue_dir).examples for kind in ("train", "dev")
+        read_split(glue, glue.parts(kind)[0], FLAGS.glue_dir) for kind in ("train", "dev")
     )
     return (
         task,
-        task.open_examples(train, "train", folder, train_seed=1).source,
-        task.open_examples(dev, "dev", folder).source,
+        task.open_examples(train, "train", training=True).source,
+        task.open_examples(dev, "dev").source,
     )
 
 
-def open_squad(folder: str) -> tuple[FineTuningTask, RecordSource, RecordSource]:
+def open_squad(folder: str) -> tuple[FineTuningTask, Sequences, Sequences]:
     """SQuAD 1.1, all questions to train on, and some of the paragraphs to answer."""
     path = os.path.join(folder, "questions.json")
     files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
@@ -101,8 +100,8 @@ def open_squad(folder: str) -> tuple[FineTuningTask, RecordSource, RecordSource]
     train, asked = (read_squad(name, version="1.1") for name in (FLAGS.squad_file, path))
     return (
         task,
-        task.open_examples(train, "train", folder, train_seed=1).source,
-        task.open_examples(asked, "dev", folder).source,
+        task.open_examples(train, "train", training=True).source,
+        task.open_examples(asked, "dev").source,
     )
 
 
@@ -119,7 +118,7 @@ def _some_articles() -> Iterator[dict[str, Any]]:
 
 
 def our_work(
-    task: FineTuningTask, training: RecordSource, held_out: RecordSource
+    task: FineTuningTask, training: Sequences, held_out: Sequences
 ) -> tuple[str, Callable[[], float], Callable[[], float]]:
     """The precision, and functions for a turn: train, giving the tokens so far, and evaluate."""
     config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=1e-9)
@@ -150,7 +149,7 @@ def our_work(
 
 
 def start_peer(
-    task: FineTuningTask, policy: str, what: str, source: RecordSource, folder: str
+    task: FineTuningTask, policy: str, what: str, source: Sequences, folder: str
 ) -> Peer:
     """transformers on the same records; a step trains on a batch or evaluates all examples."""
     spans, train = isinstance(task, SquadTask), what == "training"
@@ -165,7 +164,7 @@ def start_peer(
     return Peer("fine_tuning_transformers", FLAGS.peer_python, setup)
 
 
-def write_rows(path: str, source: RecordSource, targets: tuple[str, ...]) -> None:
+def write_rows(path: str, source: Sequences, targets: tuple[str, ...]) -> None:
     """Writes what the driver reads: the sequences of all records, unpadded, and their targets.
 
     Args:
@@ -189,7 +188,7 @@ def write_rows(path: str, source: RecordSource, targets: tuple[str, ...]) -> Non
 
 
 def compare(
-    task: FineTuningTask, training: RecordSource, held_out: RecordSource, folder: str
+    task: FineTuningTask, training: Sequences, held_out: Sequences, folder: str
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Rates of training (tokens a second) and evaluation (examples a second), and their ratios."""
     precision, train, evaluate = our_work(task, training, held_out)

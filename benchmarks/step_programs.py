@@ -219,7 +219,7 @@ def _fine_tuning(step: Step, config: AlbertConfig, vocabulary: str, words: list[
     make = {"squad": _squad, "multiple": _multiple_choice}.get(step.task.split("_")[0], _texts)
     folder = os.path.dirname(vocabulary)
     task, examples = make(step, config, tokenizer, words, folder)
-    data = task.open_examples(examples, "train", folder, train_seed=1, pad_to_max=True)
+    data = task.open_examples(examples, "train", training=True, pad_to_max=True)
     return task, data.source
 
 
@@ -241,8 +241,7 @@ def _squad(
     step: Step, config: AlbertConfig, tokenizer: object, words: list[str], folder: str
 ) -> tuple:
     from albert_tf.tasks.squad.data import read_squad
-    from albert_tf.tasks.squad.features import SquadSpec
-    from albert_tf.tasks.squad.task import SquadTask
+    from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 
     version = {"squad_1": "1.1", "squad_2": "2.0"}[step.task]
     context = " ".join(words[:8])
@@ -262,8 +261,7 @@ def _multiple_choice(
 ) -> tuple:
     del folder
     from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
-    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+    from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 
     options = tuple(words[:_CHOICES])
     examples = [

@@ -16,34 +16,31 @@ word and its tag per line.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
-from albert_tf.data.record_cache import cached_records
+from albert_tf.data.length_batches import NO_NUMBER, Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
-from albert_tf.export.self_check import Probe, as_bytes
+from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.io import files, text_files
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, InputOptions, model_inputs
-from albert_tf.tasks.probes import predict_texts
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
 from albert_tf.tasks.task_script import run_task_script
 from albert_tf.training.task import Batch, correct
 
-NO_TAG = -1
 KIND = Kind(
     "ALBERT token classifier",
     "import tensorflow as tf\nimport tensorflow_text\n\n"
@@ -105,46 +102,35 @@ class TokenClassificationTask(FineTuningTask):
     spec_class = TaggingSpec
     best_metric = "f1"
 
-    def make_records(
-        self, examples: Sequence[Sentence], name: str, options: InputOptions
+    def encode(
+        self,
+        examples: Sequence[Sentence],
+        name: str,
+        *,
+        labelled: bool = True,
+        training: bool = False,
     ) -> ExampleSet:
-        """Makes records with a tag for each token; NO_TAG for those without."""
-        longest = self.spec.max_seq_length
+        """Makes sequences with a tag for each token; NO_NUMBER for those without."""
         numbers = {tag: number for number, tag in enumerate(self.spec.tags)}
         unknown = {tag for sentence in examples for tag in sentence.tags} - set(numbers)
-        if unknown and options.labelled:
+        if unknown and labelled:
             tags = ", ".join(sorted(unknown))
             raise AlbertError(f"The data set {name} has unknown tags: {tags}.")
-        features = records.sequence_features(1, tags=records.FeatureSpec("int64", (longest,)))
-        content = hashlib.sha256(repr(examples).encode()).hexdigest()
-        key = {**self.task_file(), "content": content, "seed": options.train_seed}
+        ids, tags = zip(*(self._row(example, numbers) for example in examples))
+        sequences = ((row, len(row)) for row in ids)
+        data = Sequences(sequences, self.tokenizer.pad_id, token_columns={"tags": tags})
+        return ExampleSet(examples, data, f"{name}: {len(examples):,} sentences")
 
-        def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
-            order = np.arange(len(examples))
-            if options.train_seed is not None:
-                np.random.default_rng(options.train_seed).shuffle(order)
-            ids, tags = map(list, zip(*(self._row(examples[i], numbers) for i in order)))
-            sizes = np.array([[len(row)] for row in ids])
-            statistics["mean_length"] = float(sizes.mean())
-            columns = {"input_ids": ids, "row_lengths": sizes, "first_lengths": sizes}
-            yield from records.encode_examples({**columns, "tags": np.array(tags)}, features)
-
-        path = cached_records(options.cache_dir, self.name, key, features, self.tokenizer, encode)
-        source = self.open_records(path, features, options)
-        return ExampleSet(name, examples, source, f"{name}: {len(examples):,} sentences")
-
-    def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ids [tokens] and tags [max_seq_length], with 0 for unknown tags."""
-        ids, tags = [self.tokenizer.cls_id], [NO_TAG]
+    def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[list[int], list[int]]:
+        """Returns ids [tokens] and tags [tokens], with 0 for unknown tags."""
+        ids, tags = [self.tokenizer.cls_id], [NO_NUMBER]
         encoded = self.tokenizer.encode_batch(sentence.words)
         for pieces, tag in itertools.zip_longest(encoded, sentence.tags):
             pieces = pieces or [self.tokenizer.unk_id]
             ids += pieces
-            tags += [numbers.get(tag, 0), *[NO_TAG] * len(pieces)][: len(pieces)]
-        longest = self.spec.max_seq_length
-        ids = [*ids[: longest - 1], self.tokenizer.sep_id]
-        tags = [*tags[: longest - 1], *[NO_TAG] * longest][:longest]
-        return np.array(ids, np.int64), np.array(tags, np.int64)
+            tags += [numbers.get(tag, 0), *[NO_NUMBER] * len(pieces)][: len(pieces)]
+        kept = self.spec.max_seq_length - 1
+        return [*ids[:kept], self.tokenizer.sep_id], [*tags[:kept], NO_NUMBER]
 
     def build_model(self, dtype: str = "float32") -> AlbertTagger:
         """Builds the encoder with its head."""
@@ -157,17 +143,18 @@ class TokenClassificationTask(FineTuningTask):
     def sums(self, model: AlbertTagger, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Sums the loss and the correct tags."""
         logits = model(model_inputs(batch), training=training)
-        tags = batch["tags"][:, : tf.shape(logits)[1]]
+        tags = batch["tags"]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tags, 0), logits)
         counts = tf.cast(tags >= 0, tf.float32)
         hits = tf.cast(correct(logits, tags), tf.float32)
         return {"loss": tf.reduce_sum(losses * counts), "accuracy": tf.reduce_sum(hits)}
 
     def predict(self, model: AlbertTagger, batch: Batch) -> dict[str, tf.Tensor]:
-        """Returns the predicted tags and those of the records, int32 [batch, max_seq_length]."""
+        """Returns the predicted tags and those of the words, int32 [batch, max_seq_length]."""
         predicted = tf.argmax(model(model_inputs(batch)), -1, tf.int32)
-        padding = self.spec.max_seq_length - tf.shape(predicted)[1]
-        return {"predicted": tf.pad(predicted, [[0, 0], [0, padding]]), "tags": batch["tags"]}
+        padding = [[0, 0], [0, self.spec.max_seq_length - tf.shape(predicted)[1]]]
+        tags = tf.pad(batch["tags"], padding, constant_values=NO_NUMBER)
+        return {"predicted": tf.pad(predicted, padding), "tags": tags}
 
     def _words(self, outputs: Mapping[str, np.ndarray], name: str) -> list[list[str]]:
         """Returns the tags of the words of each sentence, without words that were cut off."""
@@ -218,8 +205,10 @@ class TokenClassificationTask(FineTuningTask):
 
     def _probes(self, model: AlbertTagger) -> list[Probe]:
         """Returns probes that check the export."""
-        probes = []
-        for length, texts, outputs in predict_texts(self, model, lambda _, x: Sentence(x.split())):
+        predict, probes = functools.partial(self.predict, model), []
+        for length, texts in text_batches():
+            sentences = [Sentence(text.split()) for text in texts]
+            outputs = self.encode(sentences, "probes", labelled=False).outputs(predict)
             words = [len(text.split()) for text in texts]
             tags = [
                 [*row, *["O"] * (count - len(row)), *[""] * (max(words) - count)]

@@ -56,7 +56,7 @@ TINY = "--albert_config_file=albert_tiny"
 BUILD = ("data_prep.create_pretraining_data", "--output_dir=out")
 EXPORT = ("export_tfhub", "--albert_directory=albert_tiny_books")
 CONVERT = ("convert_checkpoint", "--from_path=albert_tiny_books")
-SCORE = ("albert_tf.tasks.squad.__main__", "score", "--version=2.0", "absent.json", "file")
+SCORE = ("albert_tf.tasks.squad.scoring", "--version=2.0", "absent.json", "file")
 #: Command, and the sentence or a part of it.
 MISTAKES = {
     "a missing table": (
@@ -119,7 +119,6 @@ MISTAKES = {
         (*TRAIN, "--init_checkpoint=none", "--spm_model_file=file"),
         "--albert_config_file is needed: there is no --init_checkpoint",
     ),
-    "a cache that is a file": ((*TRAIN, "--cached_dir=file"), "--cached_dir: file cannot be a f"),
     "predicting without a model": (
         (*CLASSIFY, "--do_predict", "--predict_file=data.tsv"),
         "out holds no fine-tuned model (it has no task.json); give the output directory",
@@ -140,7 +139,6 @@ MISTAKES = {
         (*SQUAD, "--do_train", "--version=1.1", "--train_file=absent.json"),
         "--train_file: The SQuAD file absent.json does not exist.",
     ),
-    "a conversation without a model": ((*SQUAD, "--interactive"), "holds no fine-tuned model"),
     "a RACE folder that is none": (
         (*RACE, "--data_dir=full.tsv"),
         "full.tsv/train/middle is not there; --data_dir should be the folder of RACE",
@@ -234,7 +232,7 @@ MISTAKES = {
     ),
     "missing answers": (SCORE, "The SQuAD file absent.json does not exist."),
     "missing runs": (
-        ("albert_tf.tasks.glue.__main__", "make_submission", "--run_dirs=absent*"),
+        ("albert_tf.tasks.glue.submission", "--run_dirs=absent*"),
         "--run_dirs: No run directory matches 'absent*'; check the path.",
     ),
 }  # fmt: skip

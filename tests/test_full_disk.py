@@ -168,7 +168,6 @@ PROGRAMS = {
             f"--eval_file={inputs / 'train.tsv'}",
             f"--predict_file={inputs / 'train.tsv'}",
             "--text_column=sentence",
-            f"--cached_dir={out / 'cache'}",
             f"--vocab_file={inputs / 'vocab.txt'}",
             f"--albert_config_file={inputs / 'config.json'}",
             f"--output_dir={out}",

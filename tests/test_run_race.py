@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf  # noqa: F401  (two logical CPUs are made where it is imported)
 
 import run_race
-from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
+from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road", "lamp", "boat"]
@@ -150,7 +150,7 @@ def test_a_model_directory_alone_predicts_questions_with_any_number_of_options(
     ]
     path = tmp_path / "new.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    predict = ["--do_predict", f"--output_dir={output_dir}", f"--cached_dir={tmp_path}"]
+    predict = ["--do_predict", f"--output_dir={output_dir}"]
     done = run(*predict, f"--predict_file={path}")
     assert done.returncode == 0, done.stderr
     first, second = read_table(output_dir / "predictions.tsv")

@@ -8,14 +8,13 @@ import contextlib
 import io
 import json
 import shutil
-import sys
 
 import pytest
 from absl import flags
 
 import run_squad
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
@@ -82,7 +81,7 @@ def training_flags(folder, version):
         "train_step": 300,
         "precision": "float32",  # With bfloat16 it takes more steps.
         "warmup_step": 20,
-        "random_seed": 2,  # Not every seed learns all questions in so few steps.
+        "random_seed": 1,  # Not every seed learns all questions in so few steps.
         "do_eval": True,
         "eval_file": folder / f"train-{version}.json",
         "output_dir": folder / f"model-{version}",
@@ -153,7 +152,7 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
     nbest = read(output_dir / "nbest_predictions.json")
     (output_dir / "predictions.json").unlink()
     # Batches of another size and length than in the evaluation that made `before`.
-    given = {"output_dir": output_dir, "cached_dir": tmp_path, "eval_batch_size": 3,
+    given = {"output_dir": output_dir, "eval_batch_size": 3,
              "pad_to_max": True, "predict_file": folder / f"unlabelled-{version}.json"}  # fmt: skip
     done = run("do_predict", **given)
     assert done.returncode == 0, done.stderr
@@ -163,11 +162,10 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
         assert best["probability"] == pytest.approx(former["probability"], abs=1e-5)
     if version == "2.0":
         threshold = read(output_dir / "thresholds.json")["null_threshold"]
-        origin = f"found on {folder / 'train-2.0.json'}"
-        assert f"Threshold on the null odds: {threshold:.4f}, {origin}" in done.stdout
+        assert f"Threshold on the null odds: {threshold:.4f}." in done.stdout
         done = run("do_predict", **given, null_score_diff_threshold=-1e9)
         assert set(read(output_dir / "predictions.json").values()) == {""}
-        assert "as given" in done.stdout
+        assert "Threshold on the null odds: -1000000000.0000." in done.stdout
 
 
 @pytest.mark.parametrize("trained", ["2.0"], indirect=True)
@@ -189,19 +187,6 @@ def test_another_evaluation_has_the_same_results_and_needs_no_training_file(trai
     done = run("do_eval", output_dir=output_dir, eval_file=folder / f"train-{version}.json")
     assert done.returncode == 0, done.stderr
     assert read(path) == pytest.approx(before, abs=1e-5)
-
-
-def test_questions_typed_at_the_terminal_are_answered(trained, run, monkeypatch):
-    version, output_dir, _ = trained
-    typed = ["Anna lives in Rome. Ben lives in Oslo.", "Where does Ben live?",
-             "Where does Dora live?", "", ""]  # fmt: skip
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(typed) + "\n"))
-    done = run("interactive", output_dir=output_dir)
-    assert done.returncode == 0, done.stderr
-    assert "  Oslo\n" in done.stdout and "characters 33 to 37" in done.stdout
-    assert ("The text has no answer" in done.stdout) == (version == "2.0")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed[0]))
-    assert run("interactive", output_dir=output_dir).returncode == 0
 
 
 def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
@@ -229,7 +214,7 @@ def test_rows_are_evaluated_in_python_as_the_script_evaluates_the_file(trained):
     found = QuestionAnswerer.load(output_dir).evaluate(rows)
     assert found == pytest.approx(read(output_dir / "eval_results.json"), abs=1e-4)
     if version == "2.0":
-        assert QuestionAnswerer.load(output_dir, threshold=-1e9).task.threshold.value == -1e9
+        assert QuestionAnswerer.load(output_dir, threshold=-1e9).task.threshold == -1e9
 
 
 @pytest.mark.parametrize(

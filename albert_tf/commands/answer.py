@@ -39,7 +39,7 @@ def _main(path: str, question: str, *given: str) -> None:
     folder = trained_folder(path)
     text = "\n".join(input_lines(given, "TEXT"))
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.squad.answering import QuestionAnswerer
+    from albert_tf.tasks.squad.answerer import QuestionAnswerer
 
     found = QuestionAnswerer.load(folder).answer(question, text)
     if FLAGS.json:

@@ -31,7 +31,7 @@ def define_flags() -> None:
 def _main(path: str, *options: str) -> None:
     folder = trained_folder(path)
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
+    from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 
     question, context = FLAGS.question or "", FLAGS.context or ""
     choice = MultipleChoice.load(folder).choose(options, question, context)

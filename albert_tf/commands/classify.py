@@ -41,7 +41,7 @@ def _main(path: str, *given: str) -> None:
     folder = trained_folder(path)
     texts = input_lines(given, "TEXT")
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
+    from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
     from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.weights.run_folder import RunFolder
 

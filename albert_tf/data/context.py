@@ -51,7 +51,7 @@ InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 @dataclasses.dataclass(frozen=True)
 class FileInput:
-    """An input function that reads files.
+    """An input function that reads files, or data in memory.
 
     Attributes:
       batches: the function.
@@ -61,8 +61,8 @@ class FileInput:
     """
 
     batches: InputFn
-    files: Sequence[str] = dataclasses.field(compare=False)
-    check: Callable[[], None] = dataclasses.field(compare=False)
+    files: Sequence[str] = dataclasses.field(default=(), compare=False)
+    check: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:
         """Returns the batches."""

@@ -1,21 +1,56 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of sequences in memory, each of similar lengths."""
+"""Token sequences in memory, and batches of those with similar lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from albert_tf.data.pipeline import length_buckets
+from albert_tf.data.context import FileInput, InputContext
 from albert_tf.io.progress import Progress
 
-#: Most pieces and most sequences of a batch.
+#: Number of training batches that are sorted by length together.
+CHUNK_BATCHES = 64
+#: Padding of numbers for each token.
+NO_NUMBER = -1
+#: Sequences joined at a time.
+_JOINED = 4096
+#: Most pieces and most sequences of a batch of `length_batches`.
 _MAX_PIECES = 16384
 _MAX_ROWS = 256
 #: The number of batches from which on progress is shown.
 _SHOWN_BATCHES = 8
+#: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
+#: otherwise close to each other, as padding costs time: multiples of 2 up to 32, of 4 up to 64, ….
+_FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
+_LENGTHS = (
+    *range(4, 32, 2),
+    *range(32, 64, 4),
+    *range(64, 128, 8),
+    *range(128, 256, 16),
+    *range(256, 512, 32),
+)
+
+
+def length_buckets(
+    max_seq_length: int, *, pad_to_max: bool = False, few: bool = False
+) -> tuple[int, ...]:
+    """Returns the lengths to pad batches to, in ascending order.
+
+    Args:
+      max_seq_length: the last one.
+      pad_to_max: whether it is the only one, as on TPUs.
+      few: whether there are only a few, because the model is compiled for each.
+    """
+    shorter = () if pad_to_max else _FEW_LENGTHS if few else _LENGTHS
+    return (*(n for n in shorter if n < max_seq_length), max_seq_length)
 
 
 def length_batches(lengths: Sequence[int], label: str) -> Iterator[tuple[np.ndarray, int]]:
@@ -40,10 +75,215 @@ def length_batches(lengths: Sequence[int], label: str) -> Iterator[tuple[np.ndar
         size = min(_MAX_ROWS, max(1, _MAX_PIECES // length))
         batches.append((order[:size], length))
         order = order[size:]
-    if len(batches) < _SHOWN_BATCHES:
-        yield from batches
-        return
-    with Progress(label, len(lengths), "sequences") as progress:
+    silent = len(batches) < _SHOWN_BATCHES
+    with Progress(label, len(lengths), "sequences", silent=silent) as progress:
         for rows, length in batches:
             yield rows, length
             progress.update(len(rows))
+
+
+class Sequences:
+    """The token sequences of n examples, without padding, and other numbers of each example.
+
+    A batch has `input_word_ids`, `input_mask` and `input_type_ids`, int32 [batch, length], or with
+    `group` [batch, group, length]; the columns, [batch, ...]; and the token columns, int32, of the
+    same shape as the ids.
+
+    Args:
+      sequences: one for each example, or `group` for each, one after the other: the ids of
+        [CLS] A [SEP] or [CLS] A [SEP] B [SEP], of any length, and the length of [CLS] A [SEP]. Ids
+        are kept in 16 bits if they fit.
+      pad_id: the id of the padding piece.
+      columns: int or float [n, ...], such as labels; become int32 or float32.
+      token_columns: for each sequence, integers for its tokens; padded with NO_NUMBER.
+      group: number of sequences of each example; None: one, without an axis for it.
+
+    Attributes:
+      num_examples: n.
+      longest: the length of the longest sequence of each example, int64 [n].
+      mean_length: of all sequences.
+      lengths: ascending lengths to pad batches to, from `length_buckets`.
+      seed: of the training order.
+    """
+
+    def __init__(
+        self,
+        sequences: Iterable[tuple[Sequence[int], int]],
+        pad_id: int,
+        columns: Mapping[str, np.ndarray] | None = None,
+        token_columns: Mapping[str, Iterable[Sequence[int]]] | None = None,
+        group: int | None = None,
+    ) -> None:
+        ids, sizes, first = _joined(sequences)
+        flat = {"input_word_ids": ids}
+        for name, values in (token_columns or {}).items():
+            flat[name] = np.concatenate([np.asarray(row, np.int32) for row in values])
+        self._group = group
+        self.longest = sizes.reshape(-1, group or 1).max(axis=1)
+        self.num_examples, self.mean_length = len(self.longest), float(sizes.mean())
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
+        digest = hashlib.sha256(repr([group, *flat, *columns]).encode())
+        for array in (*flat.values(), bounds, first, *columns.values()):
+            digest.update(np.ascontiguousarray(array))
+        self._digest = digest.hexdigest()
+        self.lengths, self.seed = length_buckets(int(self.longest.max())), 0
+        self._pads = dict.fromkeys(flat, NO_NUMBER) | {"input_word_ids": pad_id}
+        arrays = {"flat": flat, "columns": columns, "bounds": bounds, "first": first}
+        with tf.device("CPU:0"):
+            self._tensors = tf.nest.map_structure(tf.constant, arrays)
+            self._longest = tf.constant(self.longest)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the data and the batches that they make, except for the seed."""
+        return "-".join([self._digest, *map(str, self.lengths)])
+
+    def num_batches(self, batch_size: int) -> int:
+        """Number of batches that `eval_input_fn` yields."""
+        return -(-self.num_examples // batch_size)
+
+    def batch(self, examples: Sequence[int], length: int) -> dict[str, tf.Tensor]:
+        """Returns a batch of examples, int [batch], padded to a length."""
+        # In one call: single operations would take longer than a small model.
+        with tf.device("CPU:0"):
+            examples, length = tf.constant(examples, tf.int64), tf.constant(length, tf.int64)
+            return _batch_function(self._tensors, examples, length, self._pads, self._group)
+
+    @property
+    def train_input_fn(self) -> FileInput:
+        """Yields training batches from `context.start_step` on; see context.InputFn.
+
+        Each epoch has its own random order, a function of (seed, epoch). Chunks of CHUNK_BATCHES
+        batches are sorted by length and cut into batches, whose order is a function of (seed,
+        chunk). So a reader can start at any step.
+        """
+        return FileInput(self._training)
+
+    @property
+    def eval_input_fn(self) -> FileInput:
+        """Yields every example once, in batches of similar lengths; see context.InputFn."""
+        return FileInput(self._evaluation)
+
+    def reseeded(self, seed: int) -> Sequences:
+        """Returns the same data in another training order."""
+        other = copy.copy(self)
+        other.seed = seed
+        return other
+
+    @property
+    def description(self) -> dict[str, object]:
+        """Describes the data, as JSON values."""
+        return {"examples": self.num_examples, "mean_length": self.mean_length}
+
+    def _training(self, context: InputContext) -> tf.data.Dataset:
+        shuffle = tf.random.experimental.stateless_shuffle
+        keys = [tf.constant([self.seed, purpose], tf.int64) for purpose in range(2)]
+        first_chunk, batches_before = divmod(context.start_step, CHUNK_BATCHES)
+        chunk = context.batch_size * CHUNK_BATCHES
+        first_epoch, offset = divmod(first_chunk * chunk, self.num_examples)
+
+        def epoch_order(epoch: tf.Tensor) -> tf.Tensor:
+            key = tf.random.experimental.stateless_fold_in(keys[0], epoch)
+            order = shuffle(tf.range(self.num_examples, dtype=tf.int64), key)
+            return order[tf.where(epoch == first_epoch, offset, 0) :]
+
+        def batches(number: tf.Tensor, examples: tf.Tensor) -> tf.data.Dataset:
+            key = tf.random.experimental.stateless_fold_in(keys[1], number)
+            order = shuffle(tf.range(CHUNK_BATCHES), key)
+            cut = self._by_length(examples, context.batch_size)
+            return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(x, order) for x in cut))
+
+        dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).map(epoch_order)
+        dataset = dataset.rebatch(chunk, drop_remainder=True).enumerate(first_chunk)
+        dataset = dataset.flat_map(batches).skip(batches_before)
+        return self._padded(dataset, context)
+
+    def _evaluation(self, context: InputContext) -> tf.data.Dataset:
+        numbers = np.arange(self.num_batches(context.batch_size) * context.batch_size)
+        numbers[self.num_examples :] = -1
+        cut = self._by_length(tf.constant(numbers, tf.int64), context.batch_size)
+        return self._padded(tf.data.Dataset.from_tensor_slices(cut), context, index=True)
+
+    def _by_length(self, examples: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sorts examples by length and cuts them into batches.
+
+        Returns:
+          The examples of each batch, int64 [batches, size], and the length to pad it to.
+        """
+        longest = tf.gather(self._longest, tf.maximum(examples, 0))
+        buckets = tf.searchsorted(tf.constant(self.lengths, tf.int64), longest)
+        order = tf.argsort(buckets, stable=True)  # Examples of a bucket stay in random order.
+        last = tf.gather(buckets, order)[size - 1 :: size]
+        return tf.reshape(tf.gather(examples, order), [-1, size]), tf.gather(self.lengths, last)
+
+    def _padded(
+        self,
+        batches: tf.data.Dataset,
+        context: InputContext,
+        index: bool = False,
+    ) -> tf.data.Dataset:
+        """Makes the rows of this pipeline; with `index`, the numbers of the examples, too."""
+
+        def make(examples: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+            examples = tf.ensure_shape(examples[context.row_slice], [context.rows])
+            if len(self.lengths) == 1:
+                length = self.lengths[0]  # So that the shape is static.
+            known = tf.maximum(examples, 0)
+            made = _batch(self._tensors, known, length, self._pads, self._group)
+            return {**made, "example_index": tf.cast(examples, tf.int32)} if index else made
+
+        dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _batch(
+    tensors: Mapping[str, Any],
+    examples: tf.Tensor,
+    length: tf.Tensor | int,
+    pads: Mapping[str, int],
+    group: int | None,
+) -> dict[str, tf.Tensor]:
+    """Returns a batch of examples, int64 [batch]; see Sequences."""
+    rows, bounds, first = examples, tensors["bounds"], tensors["first"]
+    if group:
+        rows = rows[:, None] * group + tf.range(group, dtype=tf.int64)
+    begins, ends = tf.gather(bounds, rows)[..., None], tf.gather(bounds, rows + 1)[..., None]
+    position = tf.range(tf.cast(length, tf.int64))
+    present = position < ends - begins
+    place = tf.where(present, begins + position, 0)
+    is_second = present & (position >= tf.gather(first, rows)[..., None])
+    tokens = {
+        name: tf.where(present, tf.cast(tf.gather(values, place), tf.int32), pads[name])
+        for name, values in tensors["flat"].items()
+    }
+    return {
+        **tokens,
+        "input_mask": tf.cast(present, tf.int32),
+        "input_type_ids": tf.cast(is_second, tf.int32),
+        **{name: tf.gather(values, examples) for name, values in tensors["columns"].items()},
+    }
+
+
+_batch_function = tf.function(_batch, autograph=False, reduce_retracing=True)
+
+
+def _joined(
+    sequences: Iterable[tuple[Sequence[int], int]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns all ids, in 16 bits if they fit, the lengths of the sequences and those of A.
+
+    Large data sets are joined in parts, so that they are never in memory in 32 bits.
+    """
+    sequences, parts, sizes, first = iter(sequences), [], [], []
+    while chosen := list(itertools.islice(sequences, _JOINED)):
+        for ids, length in chosen:
+            sizes.append(len(ids))
+            first.append(length)
+        part = np.concatenate([np.asarray(ids, np.int32) for ids, _ in chosen])
+        parts.append(part.astype(np.uint16) if part.max() < 1 << 16 else part)
+    return np.concatenate(parts), np.array(sizes, np.int64), np.array(first, np.int64)
+
+
+def _column(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32 if values.dtype.kind == "f" else np.int32)

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization.tokenizer import TokenizerSpec
-from albert_tf.training.monitors import markdown_table
 from albert_tf.version import __version__
 
 CARD_FILE = "README.md"
@@ -73,7 +72,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
         for name, function in signatures.items()
     ]
     if rows:
-        sections += ["## Signatures", markdown_table(("signature", "inputs", "outputs"), rows)]
+        sections += ["## Signatures", _markdown_table(("signature", "inputs", "outputs"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
     sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
     sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})
@@ -99,7 +98,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
 
 def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[str]:
     rows = list(_rows(values))
-    return [f"{level} {title}", markdown_table(("", ""), rows)] if rows else []
+    return [f"{level} {title}", _markdown_table(("", ""), rows)] if rows else []
 
 
 def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -138,3 +137,11 @@ def _specs(specs: Mapping[str, Any]) -> str:
         sizes = ", ".join("?" if n is None else str(n) for n in spec.shape)
         texts.append(f"`{name}` {spec.dtype.name} [{sizes}]")
     return ", ".join(texts)
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown, without a line end; `head` has the titles of the columns."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )

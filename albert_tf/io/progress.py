@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 
@@ -24,17 +25,25 @@ class Progress:
       total: the amount of work; None if unknown.
       unit: unit of the amounts; bytes ("B") are shown as k, M, G.
       initial: the amount that an interrupted run did before.
+      silent: show nothing, because the work is done at once.
     """
 
-    def __init__(self, label: str, total: int | None, unit: str = "B", initial: int = 0) -> None:
+    def __init__(
+        self,
+        label: str,
+        total: int | None,
+        unit: str = "B",
+        initial: int = 0,
+        silent: bool = False,
+    ) -> None:
         self._label, self._total, self._unit = label, total, unit
         self._done = initial
         # The amount done and the time at the first update, from which the remaining time is
         # estimated: what precedes it (loading, compiling) does not count.
         self._timed_from: tuple[int, float] | None = None
-        self._next_line = time.monotonic() + FIRST_LINE_SECONDS
+        self._next_line = math.inf if silent else time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
-        if _can_redraw():
+        if _can_redraw() and not silent:
             amount = "{n_fmt}"
             if total:
                 amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import difflib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -18,8 +17,6 @@ from albert_tf.io.json_values import parse_json, shown, shown_names
 from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
-#: What separates the columns of other programs' files.
-_SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
 _LONGEST_FIELD = 1 << 30
 
@@ -149,10 +146,7 @@ def _kind(path: str) -> str:
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(
-            f"{where}: there is no {column!r}; the names are {shown_names(row)}."
-            f"{_column_hint(column, row)}"
-        )
+        raise AlbertError(f"{where}: there is no {column!r}; the names are {shown_names(row)}.")
     value = row[column]
     if isinstance(value, str):
         return value
@@ -220,26 +214,7 @@ def _check_header(path: str, header: Sequence[str], columns: TextColumns) -> Non
         raise AlbertError(f"{path}:1: the column {shown(repeated[0])} appears more than once.")
     for name in dataclasses.astuple(columns):
         if name is not None and name not in header:
-            hint = _column_hint(name, header) or _separator_hint(header)
-            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.{hint}")
-
-
-def _column_hint(name: str, names: Iterable[str]) -> str:
-    """Returns " Did you mean …?" if a column has almost the given name, or ""."""
-    similar = [other for other in names if other.lower() == name.lower()]
-    similar += difflib.get_close_matches(name, names, n=1)
-    return f" Did you mean {shown(similar[0])}? Case matters." if similar else ""
-
-
-def _separator_hint(header: Sequence[str]) -> str:
-    """Returns a sentence, after a space, if a header was not split into columns, or ""."""
-    for separator, plural in _SEPARATORS.items():
-        if len(header) == 1 and separator in header[0]:
-            return (
-                f" Its columns seem to be separated by {plural}; in a .tsv file tabs separate them,"
-                " in a .csv file commas."
-            )
-    return ""
+            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.")
 
 
 def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:

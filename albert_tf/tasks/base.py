@@ -7,14 +7,14 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
-from albert_tf.data.pipeline import RecordSource, length_buckets
+from albert_tf.data.length_batches import Sequences, length_batches, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown_names
@@ -28,27 +28,33 @@ from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFolder
 
 if TYPE_CHECKING:
-    from albert_tf.data.records import FeatureSpec
     from albert_tf.export.model_card import Kind
     from albert_tf.export.saved_model import Export, Outputs
     from albert_tf.modeling.encoder import AlbertModel
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class ExampleSet:
-    """Examples of a task, and their records.
+    """Examples of a task, and their token sequences.
 
     Attributes:
-      name: of the data set, for the terminal and the names of metrics.
       examples: of the task's own type.
-      source: the records, in the order of the examples; one or several for each.
+      source: their token sequences, in the order of the examples; one or several for each.
       summary: describes the data set on the terminal.
+      identity: identifies what the examples have besides `source`.
+      name: of the data set, for the terminal and the names of metrics.
     """
 
-    name: str
     examples: Sequence[Any]
-    source: RecordSource
+    source: Sequences
     summary: str
+    identity: str = ""
+    name: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the data, their labels included."""
+        return f"{self.source.fingerprint}-{self.identity}"
 
     def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
         """Returns the EvalSpec that evaluates on, or predicts, these examples."""
@@ -56,29 +62,19 @@ class ExampleSet:
         data = self.fingerprint
         return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self, data)
 
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the data, their labels included."""
-        return self.source.fingerprint
+    def outputs(self, predict: Callable[[Batch], Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
+        """Returns the outputs for all sequences or groups, [n, ...], in their order.
 
-
-@dataclasses.dataclass(frozen=True)
-class InputOptions:
-    """How to convert examples to the input of a task.
-
-    Attributes:
-      cache_dir: keeps the records.
-      labelled: whether every example must have a label.
-      train_seed: shuffles the examples for training; None keeps their order, for evaluation.
-      pad_to_max: pad all batches to the maximum length.
-      few_lengths: pad batches to a few lengths, as the model is compiled for each.
-    """
-
-    cache_dir: str
-    labelled: bool = True
-    train_seed: int | None = None
-    pad_to_max: bool = False
-    few_lengths: bool = False
+        Args:
+          predict: `Task.predict` of the task with a model.
+        """
+        rows, parts = [], []
+        for batch, length in length_batches(self.source.longest, "predicting"):
+            rows.append(batch)
+            outputs = predict(self.source.batch(batch, length))
+            parts.append({name: value.numpy() for name, value in outputs.items()})
+        order = np.argsort(np.concatenate(rows))
+        return {name: np.concatenate([p[name] for p in parts])[order] for name in parts[0]}
 
 
 class FineTuningTask(Task):
@@ -161,43 +157,50 @@ class FineTuningTask(Task):
         self,
         examples: Sequence[Any],
         name: str,
-        cache_dir: str,
         *,
         labelled: bool = True,
-        train_seed: int | None = None,
+        training: bool = False,
         pad_to_max: bool = False,
         few_lengths: bool = False,
     ) -> ExampleSet:
-        """Converts examples to records in the cache, and prints a summary.
+        """Tokenizes examples, and prints a summary.
 
         Args:
           examples: of the task's own type.
           name: of the data set.
-          cache_dir, labelled, train_seed, pad_to_max, few_lengths: see InputOptions.
+          labelled, training: see `encode`.
+          pad_to_max: pad all batches to the maximum length.
+          few_lengths: pad batches to a few lengths, as the model is compiled for each.
 
         Raises:
           AlbertError: a label is missing or unknown.
         """
-        options = InputOptions(cache_dir, labelled, train_seed, pad_to_max, few_lengths)
-        data = self.make_records(examples, name, options)
+        data = self.encode(examples, name, labelled=labelled, training=training)
+        data.name = name
+        data.source.lengths = length_buckets(
+            self.spec.max_seq_length, pad_to_max=pad_to_max, few=few_lengths
+        )
         print(data.summary)
         return data
 
+    @abc.abstractmethod
+    def encode(
+        self, examples: Sequence[Any], name: str, *, labelled: bool = True, training: bool = False
+    ) -> ExampleSet:
+        """Converts examples to token sequences of at most `max_seq_length`.
+
+        Args:
+          examples: of the task's own type.
+          name: of the data set, for the summary and errors.
+          labelled: whether every example must have a label.
+          training: whether the examples are to be trained on.
+
+        Raises:
+          AlbertError: a label is missing or unknown.
+        """
+
     def forget_evaluation(self) -> None:
         """Forgets what the last evaluation set, because other weights have been loaded."""
-
-    @abc.abstractmethod
-    def make_records(self, examples: Sequence[Any], name: str, options: InputOptions) -> ExampleSet:
-        """Converts examples to records; see `open_examples`. `open_records` opens their file."""
-
-    def open_records(
-        self, path: str, features: Mapping[str, FeatureSpec], options: InputOptions
-    ) -> RecordSource:
-        """Opens a file of records with batches of this task's lengths."""
-        lengths = length_buckets(
-            self.spec.max_seq_length, pad_to_max=options.pad_to_max, few=options.few_lengths
-        )
-        return RecordSource([path], features, options.train_seed or 0, lengths=lengths)
 
     @abc.abstractmethod
     def write_predictions(
@@ -207,7 +210,7 @@ class FineTuningTask(Task):
 
         Args:
           data: the examples.
-          outputs: of `predict`, in the order of the records.
+          outputs: of `predict`, in the order of the sequences.
           output_dir: the folder to write to.
         """
 
@@ -222,7 +225,7 @@ class FineTuningTask(Task):
 
         Args:
           data: the examples.
-          outputs: of `predict`, in the order of the records.
+          outputs: of `predict`, in the order of the sequences.
           results: the metrics.
           output_dir: the folder to write to.
         """
@@ -274,13 +277,13 @@ class FineTuningTask(Task):
         return training_flops(self.config.with_layers(layers), length)
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Counts the records in the batch."""
+        """Counts the examples in the batch."""
         return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Divides the sums, such as `loss` and `accuracy`, by the number of records."""
+        """Divides the sums, such as `loss` and `accuracy`, by the number of examples."""
         return {name: value / weights["examples"] for name, value in sums.items()}
 
     def progress(self, means: Mapping[str, float]) -> str:

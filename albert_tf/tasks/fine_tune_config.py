@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from typing import Any
 
 from albert_tf.config import AlbertConfig
@@ -63,7 +62,6 @@ class FineTuneConfig:
       classifier_dropout: on the input of the task's head.
       num_seeds: the number of runs, with consecutive seeds from `run.seed`; the best one is used.
       pad_to_max: pad all batches to `max_seq_length`.
-      cached_dir: folder of tokenized data; None: `cache` in the output directory.
 
     Raises:
       AlbertError: a value is impossible.
@@ -83,7 +81,6 @@ class FineTuneConfig:
     classifier_dropout: float = 0.1
     num_seeds: int = 1
     pad_to_max: bool = False
-    cached_dir: str | None = None
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -132,11 +129,6 @@ class FineTuneConfig:
     def output_dir(self) -> str:
         """The folder of the model and all results."""
         return self.run.output_dir
-
-    @property
-    def cache_dir(self) -> str:
-        """The folder of tokenized data."""
-        return self.cached_dir or os.path.join(self.output_dir, "cache")
 
     def steps(self, num_examples: int) -> int:
         """Returns the number of training steps for a number of examples.

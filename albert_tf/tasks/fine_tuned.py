@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,23 +35,21 @@ class FineTunedModel:
       folder: of the model, from `model_folder`; None if it is in none.
     """
 
-    #: The task, and the batches of its `predict`.
     task_class: ClassVar[type[FineTuningTask]]
-    signature: ClassVar[Mapping[str, tf.TensorSpec]]
     #: Examples of an evaluation batch, if the settings do not say.
     eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
 
     def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
         self.task, self.model, self.folder = task, model, folder
-        self._graph = tf.function(
-            lambda batch: self.task.predict(self.model, batch),
-            [dict(self.signature)],
-            autograph=False,
-        )
+        self._graph: Callable[..., dict[str, tf.Tensor]] | None = None
 
     def _predict(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the predictions of the task for a batch, which has the class's `signature`."""
+        """Returns the predictions of the task for a batch, from a graph for all sizes."""
         check_not_forked()
+        if self._graph is None:
+            specs = {k: tf.TensorSpec([None] * x.shape.rank, x.dtype) for k, x in batch.items()}
+            predict = functools.partial(self.task.predict, self.model)
+            self._graph = tf.function(predict, [specs], autograph=False)
         return self._graph(batch)
 
     @classmethod
@@ -67,14 +65,10 @@ class FineTunedModel:
           AlbertError: there is no such model.
         """
         folder = model_folder(folder)
-        return cls._of(cls.task_class.load(folder, **changes), folder)
-
-    @classmethod
-    def _of(cls, task: FineTuningTask, folder: str, *arguments: Any) -> Self:
-        """Returns the model of a task with the weights in a folder."""
+        task = cls.task_class.load(folder, **changes)
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
-        return cls(task, model, *arguments, folder=folder)
+        return cls(task, model, folder)
 
     @classmethod
     def _train(
@@ -117,9 +111,8 @@ class FineTunedModel:
 
         settings = {"output_dir": self._saved("evaluate"), "eval_batch_size": self.eval_batch_size}
         run = FineTuneConfig.from_recipe(None, **settings).run
-        with tempfile.TemporaryDirectory() as cache:
-            data = self.task.open_examples(examples, "eval", cache)
-            return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
+        data = self.task.open_examples(examples, "eval")
+        return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
 
     def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_saved_model`.
@@ -159,9 +152,3 @@ class FineTunedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies the task and the model, without TensorFlow's traced functions."""
         return type(self), (self.task, self.model, self.folder)
-
-
-#: The encoder's inputs in `signature`.
-SEQUENCES = dict.fromkeys(
-    ("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32)
-)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -90,10 +89,6 @@ def define_finetuning_flags() -> None:
     flags.DEFINE_bool(
         "pad_to_max", False, "Pad each batch to --max_seq_length, instead of to its own longest "
         "sequence. Default on TPUs: true."
-    )  # fmt: skip
-    define_path(
-        "cached_dir", None, "Folder for tokenized data. Default: cache in --output_dir.",
-        check=files.check_output_folder,
     )  # fmt: skip
     flags.DEFINE_float("learning_rate", None, f"Peak learning rate. {_RECIPE}.", 0.0)
     flags.DEFINE_integer("train_step", None, f"Training steps. {_RECIPE}.", 1, MAX_STEPS)
@@ -211,8 +206,6 @@ def fine_tune_config(
     if FLAGS.use_tpu or FLAGS.strategy == "tpu":
         settings["pad_to_max"] = True
     if output_dir:
-        # The tasks of GLUE share the cache.
-        settings.setdefault("cached_dir", os.path.join(FLAGS.output_dir, "cache"))
         settings["output_dir"] = output_dir
     return FineTuneConfig.from_recipe(recipe, model, **settings)
 

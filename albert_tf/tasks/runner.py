@@ -79,11 +79,7 @@ def run(
       AlbertError: see `fine_tune`; the output directory holds a run with one seed, and several are
         to be trained, or vice versa.
     """
-    options = {
-        "cache_dir": config.cache_dir,
-        "pad_to_max": config.pad_to_max,
-        "few_lengths": config.run.jit_compile is True,
-    }
+    options = {"pad_to_max": config.pad_to_max, "few_lengths": config.run.jit_compile is True}
     if examples.train:
         RunFolder(config.output_dir).check_same_seeds(_seed_names(config))
     # All examples are tokenized before the training, so that errors show at once.
@@ -95,8 +91,7 @@ def run(
     batch_size = config.run.eval_batch_size
     eval_specs = [data.eval_spec(batch_size, config.eval_every_steps) for data in evaluated]
     if examples.train:
-        seed = config.run.seed
-        data = task.open_examples(examples.train, "train", train_seed=seed, **options)
+        data = task.open_examples(examples.train, "train", training=True, **options)
         estimator = fine_tune(task, config, data, eval_specs)
     elif eval_specs or predicted:
         estimator = open_trained(task, config.training_run(0))
@@ -144,10 +139,9 @@ def fine_tune(
         f"Fine-tuning for {max_steps:,} steps of {run.train_batch_size}, "
         f"{run.num_warmup_steps:,} warm-up, learning rate {run.learning_rate:g}."
     )
-    train_spec = TrainSpec.of(data.source, max_steps)
     if config.num_seeds == 1:
         estimator = Estimator(task, run)
-        _train(estimator, train_spec, eval_specs)
+        _train(estimator, TrainSpec.of(data.source.reseeded(run.seed), max_steps), eval_specs)
         return estimator
     check_seeds(config.num_seeds, bool(eval_specs))
     runs = {}

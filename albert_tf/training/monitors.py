@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +22,9 @@ from albert_tf.weights.run_folder import METRICS_FILE
 
 if TYPE_CHECKING:
     from albert_tf.training.run_identity import RunIdentity
-    from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+    from albert_tf.training.specs import RunConfig, TrainSpec
     from albert_tf.training.task import Task
 
-#: Characters of a text among the predictions that TensorBoard shows.
-_SHOWN_TEXT = 300
 #: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
 _INPUT_SHARE = 0.1
 
@@ -91,12 +89,6 @@ class MetricsLog:
 
         with self._summaries("", "the settings of the run"):
             api.hparams(dict(values), trial_id=run)
-
-    def predictions(self, step: int, split: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Adds a table to TensorBoard's texts; see `Task.shown_predictions`."""
-        cells = [[_short_text(value) for value in row.values()] for row in rows]
-        with self._summaries(split, f"the predictions of step {step}"):
-            tf.summary.text("predictions", markdown_table(list(rows[0]), cells), step=step)
 
     @contextlib.contextmanager
     def _summaries(self, split: str, what: str) -> Iterator[None]:
@@ -252,13 +244,6 @@ class RunMonitor:
         if self._log:
             self._log.write(step, split, values)
 
-    def show(self, step: int, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> None:
-        """Shows some predictions of an evaluation in TensorBoard, if the task has a way to."""
-        if self._log and eval_spec.examples is not None:
-            rows = self._task.shown_predictions(outputs, eval_spec.examples)
-            if rows:
-                self._log.predictions(step, eval_spec.name, rows)
-
     def _means(self) -> dict[str, float]:
         """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
@@ -322,20 +307,6 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return None
     intact = isinstance(entry, dict) and isinstance(entry.get("step"), int)
     return entry if intact else None
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown, without a line end; `head` has the titles of the columns."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
-    )
-
-
-def _short_text(value: object) -> str:
-    """Formats a value for a table: on one line, and not too long."""
-    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
-    return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
 
 
 def short_rate(value: float) -> str:

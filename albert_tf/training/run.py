@@ -314,8 +314,6 @@ class TrainingRun:
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         if note := constant_answer_note(results, self.task.constant_answers):
             self.monitor.note(note)
-        if np.isfinite(results[self.task.best_metric]):
-            self.monitor.show(step, self.eval_spec, outputs)
         if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
             self._compare_with_best(step, results[self.task.best_metric])
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,6 @@ from albert_tf.keras2 import keras
 from albert_tf.training.specs import FLOAT32
 
 Batch = Mapping[str, tf.Tensor]
-#: The most examples that `Task.shown_predictions` returns.
-SHOWN = 10
-
-
-def rows_to_show(count: int) -> list[int]:
-    """Returns the indices of the examples to show out of `count`: at equal distances.
-
-    Files are often sorted by label, so the first examples would not do.
-    """
-    number = min(SHOWN, count)
-    return [i * count // number for i in range(number)]
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -113,22 +102,6 @@ class Task(abc.ABC):
           outputs: of `predict`, [examples, ...], in the order of the examples.
           examples: of the EvalSpec.
         """
-
-    def shown_predictions(
-        self, outputs: Mapping[str, np.ndarray], examples: Any
-    ) -> Sequence[Mapping[str, object]]:
-        """Returns a few predictions for people to read, in TensorBoard; by default none.
-
-        Args:
-          outputs: as for `metrics`.
-          examples: of the EvalSpec.
-
-        Returns:
-          For each of the examples that `rows_to_show` selects, its values by the titles of a
-          table's columns, which are the same for all. Texts may be long; they are cut.
-        """
-        del outputs, examples
-        return ()
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """Returns the floating-point operations of training on one example; 0 if unknown.

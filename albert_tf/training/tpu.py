@@ -86,6 +86,6 @@ def check_tpu_run(
     for path in (config.output_dir, *paths):
         if not path.startswith("gs://"):
             raise AlbertError(
-                f"The machines of the TPU {name!r} cannot reach {path}; put records, "
-                "`output_dir` and `cached_dir` into a bucket, gs://…."
+                f"The machines of the TPU {name!r} cannot reach {path}; put records "
+                "and `output_dir` into a bucket, gs://…."
             )

@@ -10,8 +10,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.squad.data import Answer, Question
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from benchmarks.finetune import open_glue, write_rows
 from tests.support import stand_ins
 
@@ -32,7 +31,7 @@ def examples(pair=None):
 
 @pytest.mark.parametrize("pair", [None, "a pair"])
 def test_both_libraries_train_on_the_same_sequences_and_labels(pair, task, tmp_path):
-    source = task.open_examples(examples(pair), "train", str(tmp_path), train_seed=1).source
+    source = task.open_examples(examples(pair), "train", training=True).source
     write_rows(str(tmp_path / "peer.npz"), source, ("label_ids",))
     written = np.load(tmp_path / "peer.npz")
     bounds = np.cumsum(written["lengths"])[:-1]
@@ -55,7 +54,7 @@ def test_both_libraries_train_on_the_same_answers(tmp_path):
         SquadSpec("1.1", max_seq_length=32, max_query_length=8),
     )
     question = Question("0", "Who?", "Ada wrote it.", (Answer("Ada", 0),), False, "here")
-    source = task.open_examples([question], "train", str(tmp_path), train_seed=1).source
+    source = task.open_examples([question], "train", training=True).source
     write_rows(str(tmp_path / "peer.npz"), source, ("start_positions", "end_positions"))
     written = np.load(tmp_path / "peer.npz")
     (start, end), ids = written["targets"][0], written["ids"]

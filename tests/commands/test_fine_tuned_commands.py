@@ -10,14 +10,12 @@ import json
 import pytest
 
 from albert_tf.io.text_tables import TextColumns
-from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
+from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.squad.answering import QuestionAnswerer
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
+from albert_tf.tasks.squad.answerer import QuestionAnswerer
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
 

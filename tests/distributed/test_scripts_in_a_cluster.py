@@ -71,7 +71,7 @@ def command(make, folder):
     parts, written = make(folder)
     parts += [f"--albert_config_file={folder}/config.json", "--eval_batch_size=8"]
     if make is not pretraining:
-        parts += [f"--vocab_file={folder}/vocab.txt", f"--cached_dir={folder}/cache"]
+        parts += [f"--vocab_file={folder}/vocab.txt"]
     return parts, ["eval_results.json", *written]
 
 

@@ -25,12 +25,10 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
+from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.export import build_squad, squad_probes
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
@@ -56,7 +54,7 @@ def predictions(task, folder, source):
 def predictions_of(task, run, pairs, folder):
     """Predicts pairs of texts with the classifier of a run."""
     examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(pairs)]
-    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False).source
+    source = task.open_examples(examples, "x", labelled=False).source
     return predictions(task, run, source)
 
 
@@ -198,7 +196,7 @@ def test_multiple_choice_predicts_as_run_race_does(
         options = tuple(" ".join(rng.choices(words, k=rng.randrange(1, 5))) for _ in range(3))
         text = rng.choice(odd_texts) + " the people"
         examples.append(MultipleChoiceExample(str(i), text, question, options, 0, "", ""))
-    source = task.open_examples(examples, "x", str(tmp_path / "cache")).source
+    source = task.open_examples(examples, "x").source
     expected = predictions(task, tmp_path / "run", source)["probabilities"]
     path = export(tmp_path / "run", tmp_path / "saved", export_type="multiple_choice")
     choose = tf.saved_model.load(path)
@@ -266,8 +264,8 @@ def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does
     task = squad_task(tokenizer, "1.1", "span")
     write_run(task, tmp_path)
     model = load_model(task, tmp_path)
-    _, signatures = build_squad(task, model, 0.0)
-    answerer, answer = QuestionAnswerer(task, model, 0.0), signatures["serving_default"]
+    _, signatures = build_squad(task, model)
+    answerer, answer = QuestionAnswerer(task, model), signatures["serving_default"]
     assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts)
 
 
@@ -281,8 +279,8 @@ def test_questions_without_a_possible_span_do_not_keep_a_model_from_its_export(
     task = SquadTask(config_for(wordpiece_tokenizer), wordpiece_tokenizer, spec)
     write_run(task, tmp_path)
     model = load_model(task, tmp_path)
-    probes = squad_probes(QuestionAnswerer(task, model, 0.0))
-    answer = build_squad(task, model, 0.0)[1]["serving_default"]
+    probes = squad_probes(QuestionAnswerer(task, model))
+    answer = build_squad(task, model)[1]["serving_default"]
     kept = np.concatenate([probe.inputs["contexts"] for probe in probes])
     pairs = [pair for _, contexts in text_batches() for pair in zip(QUESTIONS, contexts)]
     left_out = [pair for pair in pairs if pair[1].encode() not in kept]

@@ -13,10 +13,10 @@ from albert_tf.export.hub import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
-from albert_tf.tasks.classification.features import featurize
-from albert_tf.tokenization.sequences import pad_sequences
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.export.conftest import WORDPIECES
+from tests.support.builders import tiny_config
 from tests.support.releases import write_release
 
 NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
@@ -39,9 +39,10 @@ def saved(request, tmp_path_factory):
 def expected_rows(tokenizer, firsts, seconds, size):
     """Returns the features of fine-tuning, padded to a size."""
     examples = [TextExample("", a, b, None, "") for a, b in zip(firsts, seconds)]
-    columns, _ = featurize(tokenizer, examples, size)
-    first_lengths = columns["first_lengths"][:, 0]
-    return pad_sequences(tokenizer, columns["input_ids"], first_lengths, size)
+    config = tiny_config(tokenizer.vocab_size, max_position_embeddings=size)
+    task = TextClassificationTask(config, tokenizer, ClassificationSpec(("x", "y"), size))
+    batch = task.encode(examples, "x", labelled=False).source.batch(range(len(examples)), size)
+    return {name: batch[name] for name in NAMES}
 
 
 def pairs_of(tokenizer, texts):

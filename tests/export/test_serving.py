@@ -19,11 +19,9 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.export import build_multiple_choice
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.export import build_squad
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
@@ -66,7 +64,7 @@ def build(name, tokenizer):
     if name == "squad":
         spec = SquadSpec("2.0", max_seq_length=48, doc_stride=8, max_query_length=16)
         task = SquadTask(config, tokenizer, spec)
-        return build_squad(task, task.build_model(), 0.0)[1]
+        return build_squad(task, task.build_model())[1]
     if name == "race":
         task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(4, 48, 16))
         return build_multiple_choice(task, task.build_model())[1]

@@ -36,7 +36,7 @@ _IMPORTED = (
     "albert_tf.tasks.glue.run",
     "albert_tf.tasks.multiple_choice.task",
     "albert_tf.tasks.pretraining.task",
-    "albert_tf.tasks.squad.answering",
+    "albert_tf.tasks.squad.answerer",
     "albert_tf.tasks.classification.task",
     "albert_tf.training.estimator",
 )

@@ -20,13 +20,11 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
@@ -99,8 +97,8 @@ def open_small_task(
         spec = ClassificationSpec(labels, max_seq_length)
         task = TextClassificationTask(config, tokenizer, spec, dropout_rate)
         data = _texts(examples, labels or ("0.5", "4.5"))
-    options = {"cache_dir": str(folder), "pad_to_max": pad_to_max}
-    train = task.open_examples(data, "train", train_seed=1, **options)
+    options = {"pad_to_max": pad_to_max}
+    train = task.open_examples(data, "train", training=True, **options)
     held_out = task.open_examples(data, "eval", **options)
     spec = EvalSpec(held_out.source.eval_input_fn, examples=held_out)
     return SmallTask(task, train.source, spec)

@@ -11,12 +11,10 @@ from pathlib import Path
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.glue_tasks import Split, find_task
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.glue.tasks import Split, find_glue_task
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import write_best, write_run
@@ -79,7 +77,7 @@ def write_glue(folder: Path, tasks: Sequence[str]) -> None:
 
     Every fourteenth text is long.
     """
-    for task in map(find_task, tasks):
+    for task in map(find_glue_task, tasks):
         for split in task.splits:
             path = folder / split.file
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.context import InputContext
-from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks import runner
@@ -74,7 +74,7 @@ class Seeds(NamedTuple):
     """
 
     folder: Path
-    source: RecordSource
+    source: Sequences
     weights: dict[str, np.ndarray]
     printed: str
     results: dict[str, float]
@@ -93,7 +93,6 @@ def seeds(tokenizer, tmp_path_factory):
     config = FineTuneConfig.from_recipe(
         None,
         output_dir=str(folder / "run"),
-        cached_dir=str(folder),
         train_batch_size=8,
         eval_batch_size=8,
         seed=3,
@@ -125,7 +124,7 @@ def seeds(tokenizer, tmp_path_factory):
         counted(patch, TrainLoop, "_steps")
         counted(patch, Predictor, "_distributed_step")
         results = run(task, examples, config)
-    source = task.open_examples(texts, "train", str(folder), train_seed=3).source
+    source = task.open_examples(texts, "train", training=True).source.reseeded(3)
     model = task.build_model().named_weights()
     load_weights(str(folder / "run/seed-3/checkpoints/ckpt-11"), model)
     weights = {name: variable.numpy() for name, variable in model.items()}
@@ -169,7 +168,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
         path.unlink()
     (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
     run_config = recorded(tmp_path / "run", tmp_path / "run")
-    config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
+    config = FineTuneConfig(run_config, train_step=11, warmup_step=2)
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
     dataclasses.replace(BestRecord.load(folder), value=earlier).save(folder)
@@ -190,7 +189,6 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
         train_step=4,
         warmup_step=0,
         eval_every_steps=every_steps,
-        cached_dir=str(tmp_path),
     )
     results = run(task, Examples.of(texts, texts), config)
     assert 0 <= results["accuracy"] <= 1
@@ -202,7 +200,7 @@ def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, cap
     texts = some_examples(16)
     held_out = [example for example in texts if example.label == texts[0].label]
     run_config = RunConfig(str(tmp_path / "run"), **TRAINING)
-    settings = {"train_step": 4, "eval_every_steps": 2, "cached_dir": str(tmp_path)}
+    settings = {"train_step": 4, "eval_every_steps": 2}
     run(task, Examples.of(texts, held_out), FineTuneConfig(run_config, **settings))
     printed, said = capsys.readouterr(), "No better than the same answer every time: accuracy "
     assert printed.err.count(said) == 2  # During training.
@@ -212,7 +210,7 @@ def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, cap
 @pytest.mark.slow
 def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
     task.dropout_rate = 0.1
-    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1).source
+    source = task.open_examples(some_examples(64), "train", training=True).source
     whole = train(task, source, tmp_path / "whole", 8)
 
     def ends(context):
@@ -248,9 +246,9 @@ def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
         run_config, train_step=11, warmup_step=2, eval_every_steps=4, num_seeds=2
     )
     texts = some_examples(70)
-    data = task.open_examples(texts, "train", str(tmp_path), train_seed=3)
+    data = task.open_examples(texts, "train", training=True)
     other = texts if held_out == "same" else texts[:30]
-    eval_spec = task.open_examples(other, "eval", str(tmp_path)).eval_spec(8, 4)
+    eval_spec = task.open_examples(other, "eval").eval_spec(8, 4)
     evaluated = []
     monkeypatch.setattr(
         Estimator, "evaluate", lambda self, _: evaluated.append(self.config.seed) or {"accuracy": 0}
@@ -265,7 +263,7 @@ def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
 
 def spoil_seeds(monkeypatch, *seeds):
     """Makes the labels of the runs with these seeds NaN."""
-    original = RecordSource.train_input_fn.fget
+    original = Sequences.train_input_fn.fget
 
     def train_input_fn(self):
         factor = np.nan if self.seed in seeds else 1.0
@@ -273,7 +271,7 @@ def spoil_seeds(monkeypatch, *seeds):
             lambda batch: {**batch, "label_ids": batch["label_ids"] * factor}
         )
 
-    monkeypatch.setattr(RecordSource, "train_input_fn", property(train_input_fn))
+    monkeypatch.setattr(Sequences, "train_input_fn", property(train_input_fn))
 
 
 @pytest.fixture
@@ -281,7 +279,7 @@ def fine_tune_two_seeds(tokenizer, tmp_path):
     """Fine-tunes a regression with the seeds 3 and 4, in the folder `run`."""
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
     examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
-    data = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
+    data = task.open_examples(examples, "train", training=True)
     run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
     config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
     return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
@@ -334,7 +332,7 @@ def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monk
 
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):
-    data = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
+    data = task.open_examples(some_examples(8), "train", training=True)
     config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
     with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
         fine_tune(task, config, data)
@@ -373,7 +371,7 @@ def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_
         weight.assign(weight * 12)
     outputs = {}
     for pad_to_max in (False, True):
-        data = task.open_examples(examples, "eval", str(tmp_path), pad_to_max=pad_to_max)
+        data = task.open_examples(examples, "eval", pad_to_max=pad_to_max)
         batches = data.source.eval_input_fn(InputContext(16))
         lengths = {batch["input_mask"].shape[1] for batch in batches}
         assert (lengths == {64}) == pad_to_max

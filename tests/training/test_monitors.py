@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import MetricsLog, read_metrics
-from tests.support.events import hyperparameters, summaries, text_of
+from tests.support.events import hyperparameters
 
 
 def test_the_entries_of_a_run_are_read_without_damaged_ones(tmp_path):
@@ -46,19 +46,6 @@ def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
     sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
     with pytest.raises(AlbertError, match=sentence):
         log.write(2, "train", {"loss": 1.0})
-
-
-def test_predictions_are_a_table_of_short_texts(tmp_path):
-    log = MetricsLog(str(tmp_path), 0)
-    rows = [{"text": "a | b\n c", "probability": 0.123456}, {"text": "x" * 400, "probability": 1.0}]
-    log.predictions(7, "dev", rows)
-    log.close()
-    ((step, value),) = summaries(tmp_path, "dev")
-    assert (step, value.tag) == (7, "predictions")
-    head, line, first, second = text_of(value).splitlines()
-    assert (head, line) == ("| text | probability |", "| --- | --- |")
-    assert first == "| a \\| b c | 0.1235 |"
-    assert second == f"| {'x' * 300} … | 1 |"
 
 
 def test_the_settings_of_a_run_are_hyperparameters_named_by_the_run(tmp_path):

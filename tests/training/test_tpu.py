@@ -86,8 +86,7 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
     examples = [TextExample(str(i), "a " * (i + 1), None, "x", f"f:{i}") for i in range(64)]
 
     def batch(pad_to_max):
-        options = {"train_seed": 1, "pad_to_max": pad_to_max}
-        source = task.open_examples(examples, "train", str(tmp_path), **options).source
+        source = task.open_examples(examples, "train", pad_to_max=pad_to_max).source
         return source.train_input_fn(InputContext(64)).element_spec
 
     check_tpu_run(config(), batch(pad_to_max=True))

@@ -9,6 +9,7 @@ classify(["a premise"], ["a hypothesis"])["probabilities"]
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,6 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.classification.task import TextClassificationTask
-from albert_tf.tasks.probes import predict_examples
 
 KIND = Kind(
     "ALBERT text classifier",
@@ -116,31 +116,22 @@ def build_classifier(
 
 def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
     """Returns probes with single texts and with pairs."""
-    labels = task.spec.labels
-    inputs = [
-        (length, texts, seconds)
-        for length, texts in text_batches()
-        for seconds in (None, SENTENCES[: len(texts)])
-    ]
-    examples = [
-        TextExample("", text, second, None, "")
-        for _, texts, seconds in inputs
-        for text, second in zip(texts, seconds or [None] * len(texts))
-    ]
-    sizes = [len(texts) for _, texts, _ in inputs]
-    probes = []
-    for (length, texts, seconds), outputs in zip(
-        inputs, predict_examples(task, model, examples, sizes)
-    ):
-        arguments = {"sentences": as_bytes(texts)}
-        if seconds:
-            arguments["second_sentences"] = as_bytes(seconds)
-        if labels:
-            best = [labels[i] for i in outputs["probabilities"].argmax(axis=-1)]
-            expected = {"label": as_bytes(best), "probabilities": outputs["probabilities"]}
-        else:
-            expected = {"value": outputs["values"]}
-        probes.append(Probe(arguments, expected, length=length))
+    labels, probes = task.spec.labels, []
+    predict = functools.partial(task.predict, model)
+    for length, texts in text_batches():
+        for seconds in (None, SENTENCES[: len(texts)]):
+            pairs = zip(texts, seconds or [None] * len(texts))
+            examples = [TextExample("", text, second, None, "") for text, second in pairs]
+            outputs = task.encode(examples, "probes", labelled=False).outputs(predict)
+            arguments = {"sentences": as_bytes(texts)}
+            if seconds:
+                arguments["second_sentences"] = as_bytes(seconds)
+            if labels:
+                best = [labels[i] for i in outputs["probabilities"].argmax(axis=-1)]
+                expected = {"label": as_bytes(best), "probabilities": outputs["probabilities"]}
+            else:
+                expected = {"value": outputs["values"]}
+            probes.append(Probe(arguments, expected, length=length))
     return probes
 
 

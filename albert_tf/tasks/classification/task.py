@@ -5,41 +5,42 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import from_json
+from albert_tf.io.json_values import from_json, shown, shown_names
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.flops import training_flops
-from albert_tf.tasks.base import (
-    ExampleSet,
-    FineTuningTask,
-    InputOptions,
-    choice_sums,
-    model_inputs,
-)
-from albert_tf.tasks.classification.features import (
-    build_records,
-    empty_text_warning,
-    record_features,
-)
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch, rows_to_show
+from albert_tf.training.task import Batch
 
 if TYPE_CHECKING:
     from albert_tf.export.model_card import Kind
     from albert_tf.export.saved_model import Export, Outputs
+
+#: The default columns of tables.
+COLUMNS = TextColumns("text", label="label")
+#: Texts tokenized together.
+_CHUNK = 2048
+#: The largest number to predict: its square, which the loss has, is finite in float32.
+_LARGEST = 1e18
+#: Labels in the summary of a data set.
+_SHOWN_LABELS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +50,14 @@ class ClassificationSpec:
     Attributes:
       labels: the classes in the order of the model's outputs; empty for regression.
       max_seq_length: the maximum length of a text in tokens; longer ones are cut.
-      columns: the columns of the training file; None for those of the GLUE task.
+      columns: the columns of the training file.
       task_name: "custom", or the name of a GLUE task.
       best_metric: selects the best weights; None for accuracy, or pearson for regression.
     """
 
     labels: tuple[str, ...]
     max_seq_length: int
-    columns: TextColumns | None = None
+    columns: TextColumns = COLUMNS
     task_name: str = "custom"
     best_metric: str | None = None
 
@@ -93,7 +94,7 @@ class TextClassificationTask(FineTuningTask):
     ) -> TextClassificationTask:
         """See FineTuningTask; `columns` are the fields of TextColumns to override."""
         task = super().load(folder, **changes)
-        if columns and task.spec.columns:
+        if columns:
             changed = dataclasses.replace(task.spec.columns, **columns)
             task.spec = dataclasses.replace(task.spec, columns=changed)
         return task
@@ -105,21 +106,50 @@ class TextClassificationTask(FineTuningTask):
         labels, columns = values.get("labels"), values.get("columns")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise AlbertError(f"{where}: it has no list of labels.")
-        columns = from_json(TextColumns, columns, where) if columns else None
+        columns = from_json(TextColumns, columns or {}, where)
         values = {**values, "labels": tuple(labels), "columns": columns}
         return from_json(ClassificationSpec, values, where)
 
-    def make_records(
-        self, examples: Sequence[TextExample], name: str, options: InputOptions
+    def encode(
+        self,
+        examples: Sequence[TextExample],
+        name: str,
+        *,
+        labelled: bool = True,
+        training: bool = False,
     ) -> ExampleSet:
-        """See FineTuningTask. Reads labels only if they are needed."""
-        labels, max_seq_length = self.spec.labels, self.spec.max_seq_length
-        path = build_records(examples, self.tokenizer, max_seq_length, labels, options)
-        source = self.open_records(path, record_features(labels), options)
-        summary = _summary(name, max_seq_length, source.manifest.statistics)
-        if warning := empty_text_warning(examples, name):
-            summary += f"\n{warning}"
-        return ExampleSet(name, examples, source, summary)
+        """See FineTuningTask. Makes [CLS] A [SEP] of texts and [CLS] A [SEP] B [SEP] of pairs.
+
+        An empty second text counts as none. Longer texts are cut, see `truncated_lengths`.
+        Source: google-research/albert classifier_utils.convert_single_example.
+        """
+        labels, longest = self.spec.labels, self.spec.max_seq_length
+        if longest < MIN_SEQ_LENGTH:
+            raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
+        # The labels are checked before the texts are tokenized. Without labels, they are 0.
+        values = np.zeros(len(examples), np.int32)
+        if labelled:
+            values = label_values(examples, labels)
+        sizes: list[int] = []
+
+        def sequences() -> Iterator[tuple[np.ndarray, int]]:
+            for begin in range(0, len(examples), _CHUNK):
+                chunk = examples[begin : begin + _CHUNK]
+                first = self.tokenizer.encode_batch([x.text for x in chunk])
+                second = self.tokenizer.encode_batch([x.text_pair or "" for x in chunk])
+                for a, b in zip(first, second):
+                    extra = 3 if b else 2
+                    sizes.append(len(a) + len(b) + extra)
+                    kept_a, kept_b = truncated_lengths(len(a), len(b), longest - extra)
+                    b = b[:kept_b] if b else None
+                    yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
+
+        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": values})
+        summary = f"{name}: {len(examples):,} examples, {data.mean_length:.0f} tokens on average"
+        if cut := int((np.array(sizes) > longest).sum()):
+            summary += f"; {cut:,} are longer than {longest} tokens and cut"
+        summary += _label_summary(values, labels) if labelled else ""
+        return ExampleSet(examples, data, summary + _empty_text_warning(examples, name))
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
@@ -173,39 +203,77 @@ class TextClassificationTask(FineTuningTask):
             return classification_metrics(outputs["probabilities"], outputs["label_ids"])
         return regression_metrics(outputs["values"], outputs["label_ids"])
 
-    def shown_predictions(
-        self, outputs: Mapping[str, np.ndarray], examples: ExampleSet
-    ) -> list[dict[str, object]]:
-        """Returns texts with their labels and predictions."""
-        labels, rows = self.spec.labels, []
-        values = outputs["probabilities" if labels else "values"]
-        for i in rows_to_show(len(values)):
-            example, value = examples.examples[i], values[i]
-            pair = {} if example.text_pair is None else {"second text": example.text_pair}
-            row = {"text": example.text, **pair, "label": example.label}
-            if labels:
-                best = {"predicted": labels[value.argmax()], "probability": float(value.max())}
-            else:
-                best = {"predicted": float(value)}
-            rows.append({**row, **best})
-        return rows
-
 
 def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
     return model(model_inputs(batch), training=training)["logits"]
 
 
-def _summary(name: str, max_seq_length: int, statistics: Mapping[str, object]) -> str:
-    """Returns a line that describes a data set."""
-    examples = statistics["examples"]
-    line = f"{name}: {examples:,} examples, {statistics['mean_length']:.0f} tokens on average"
-    if statistics["truncated"]:
-        line += f"; {statistics['truncated']:,} are longer than {max_seq_length} tokens and cut"
-    if "mean" in statistics.get("labels", {}):
-        line += f"; labels {statistics['labels']['mean']:.3g} on average"
-    elif statistics.get("labels"):
-        shares = {k: v / examples for k, v in statistics["labels"].items()}
-        most = sorted(shares, key=shares.get, reverse=True)[:5]
-        line += "; labels " + ", ".join(f"{label} {shares[label]:.1%}" for label in most)
-        line += " …" if len(shares) > len(most) else ""
-    return line
+def _label_summary(values: np.ndarray, labels: Sequence[str]) -> str:
+    """Returns a clause about the labels of a data set."""
+    if not labels:
+        return f"; labels {values.mean():.3g} on average"
+    shares = np.bincount(values, minlength=len(labels)) / len(values)
+    most = np.argsort(-shares, kind="stable")[:_SHOWN_LABELS]
+    line = ", ".join(f"{labels[i]} {shares[i]:.1%}" for i in most)
+    return f"; labels {line}" + (" …" if len(labels) > len(most) else "")
+
+
+def _empty_text_warning(examples: Sequence[TextExample], name: str) -> str:
+    """Returns a line with a warning if a text is empty, or one of a pair; otherwise ""."""
+    empty = [
+        example
+        for example in examples
+        if any(text is not None and not text.strip() for text in (example.text, example.text_pair))
+    ]
+    if not empty:
+        return ""
+    return (
+        f"\nWarning: {len(empty):,} of the {len(examples):,} {name} examples have an empty text, "
+        f"the first at {empty[0].where}."
+    )
+
+
+def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
+    """Returns the distinct labels, sorted.
+
+    Raises:
+      AlbertError: a label is empty, or there are fewer than two labels.
+    """
+    for example in examples:
+        if not example.label:
+            raise AlbertError(f"{example.where}: the label is empty.")
+    labels = sorted({example.label for example in examples})
+    if len(labels) < 2:
+        raise AlbertError(
+            f"The training examples ({len(examples):,}) all have the label {shown(labels[0])}; at "
+            "least two labels are needed."
+        )
+    return tuple(labels)
+
+
+def _finite(text: str) -> float | None:
+    """Converts a finite number; returns None for other texts."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.ndarray:
+    """Returns labels as indices into `labels`, int32 [n]; without `labels` as float32 [n].
+
+    Raises:
+      AlbertError: a label is not in `labels`, or is not a number that can be trained on.
+    """
+    index = {label: i for i, label in enumerate(labels)}
+    values = []
+    for example in examples:
+        value = index.get(example.label) if labels else _finite(example.label)
+        if value is None or not (labels or abs(value) <= _LARGEST):
+            problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
+            if labels:
+                problem = f"does not occur in the training data, which has {shown_names(labels)}"
+            raise AlbertError(f"{example.where}: the label {shown(example.label)} {problem}.")
+        values.append(value)
+    return np.array(values, np.int32 if labels else np.float32)

@@ -4,36 +4,107 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown
-from albert_tf.io.text_tables import TextExample
+from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks.base import ExampleSet
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.classification.task import TextClassificationTask
-from albert_tf.tasks.glue.data import Actions, check_splits, find_tasks, read_split
-from albert_tf.tasks.glue.scores import majority_metrics, score_table
-from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
+from albert_tf.tasks.glue.submission import PREDICTIONS
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import write_predictions
 from albert_tf.tasks.runner import Examples
 from albert_tf.weights.run_folder import model_folder
 
 
-def read_texts(
-    task: GlueTask, actions: Actions, data_dir: str | None, source: str = "files"
-) -> Examples:
+class Actions(NamedTuple):
+    """What a run does."""
+
+    train: bool
+    evaluate: bool
+    predict: bool
+
+
+def read_split(task: GlueTask, split: Split, data_dir: str | None) -> list[TextExample]:
+    """Reads one split of a task; says how many malformed rows are skipped.
+
+    Args:
+      task: the task.
+      split: one of its splits.
+      data_dir: the folder with CoLA/, SST-2/, ….
+
+    Raises:
+      AlbertError: the file is missing or malformed (with its line).
+    """
+    skipped: list[str] | None = [] if split.skip_malformed else None
+    path = _split_path(split, data_dir)
+    examples = read_text_table(path, split.columns, split.header, skipped)
+    for example in examples:
+        if example.label is not None:
+            _check_label(task, example.label, example.where)
+    if skipped:
+        print(
+            f"{task.title} {split.name}: {len(skipped):,} rows with a wrong number of fields were "
+            f"skipped, the first at {skipped[0]}."
+        )
+    return examples
+
+
+def _split_path(split: Split, data_dir: str | None) -> str:
+    if not data_dir:
+        raise AlbertError("`data_dir` is needed: the folder with GLUE's CoLA, SST-2, … in it.")
+    return os.path.join(data_dir, split.file)
+
+
+def _check_label(task: GlueTask, label: str, where: str) -> None:
+    if task.labels:
+        if label not in task.labels:
+            labels = ", ".join(task.labels)
+            raise AlbertError(
+                f"{where}: {task.title} has no label {shown(label)}; it has {labels}."
+            )
+        return
+    low, high = VALUE_RANGE
+    try:
+        value = float(label)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise AlbertError(
+            f"{where}: the score {shown(label)} is not a number from {low:g} to {high:g}."
+        )
+
+
+def find_tasks(data_dir: str | None) -> list[GlueTask]:
+    """Returns the tasks that have a folder in `data_dir`.
+
+    Raises:
+      AlbertError: there are none.
+    """
+    folders = {
+        task.name: os.path.dirname(_split_path(task.splits[0], data_dir)) for task in GLUE_TASKS
+    }
+    tasks = [task for task in GLUE_TASKS if files.isdir(folders[task.name])]
+    if not tasks:
+        names = ", ".join(map(os.path.basename, folders.values()))
+        raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {names}.")
+    return tasks
+
+
+def read_texts(task: GlueTask, actions: Actions, data_dir: str | None) -> Examples:
     """Reads the splits of a task that a run needs.
 
     Args:
       task: the task.
       actions: what the run does.
       data_dir: see `read_split`.
-      source: see `read_split`.
 
     Returns:
       The examples; development and test sets by the names of their splits.
@@ -42,21 +113,13 @@ def read_texts(
       AlbertError: the task has no such split, or a file is missing or malformed.
     """
 
-    def read(split: Split) -> list[TextExample]:
-        examples, skipped = read_split(task, split, data_dir, source)
-        if skipped:
-            print(
-                f"{task.title} {split.name}: {len(skipped):,} rows with a wrong number of fields "
-                f"were skipped, the first at {skipped[0]}."
-            )
-        return examples
-
-    check_splits(task, actions, data_dir, source)
-    return Examples(
-        train=read(task.of("train")[0]) if actions.train else (),
-        evaluate={split.name: read(split) for split in task.of("dev")} if actions.evaluate else {},
-        predict={split.name: read(split) for split in task.of("test")} if actions.predict else {},
+    if actions.train or actions.evaluate:
+        task.check_trains()
+    train, evaluate, predict = (
+        {x.name: read_split(task, x, data_dir) for x in task.parts(kind)} if needed else {}
+        for kind, needed in zip(("train", "dev", "test"), actions)
     )
+    return Examples(train.get("train", ()), evaluate, predict)
 
 
 def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassificationTask:
@@ -84,38 +147,45 @@ def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassi
 def write_outputs(
     task: GlueTask, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
 ) -> None:
-    """Writes the probabilities for a test set, and the answers for GLUE's server.
-
-    The files are `predictions/<file>` and `submission/<file>`, with the server's name of the file.
-    """
-    split = next(split for split in task.of("test") if split.name == data.name)
+    """Writes predictions/<file> for a test set, with the server's name of the file."""
+    split = next(split for split in task.parts("test") if split.name == data.name)
     path = os.path.join(output_dir, PREDICTIONS, split.submission)
     ids = [example.id for example in data.examples]
     values = outputs["probabilities" if task.labels else "values"]
     write_predictions(path, ids, values, task.labels)
-    answer_path = os.path.join(output_dir, ANSWERS, split.submission)
-    files.write_text(answer_path, server_file(ids, server_answers(task, values)))
-    print(
-        f"Predictions for {len(ids):,} examples are in {path}, for the GLUE server in "
-        f"{answer_path}."
-    )
+    print(f"Predictions for {len(ids):,} examples are in {path}.")
 
 
-def _reported_metrics(task: GlueTask, results: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Picks the metrics that GLUE reports, by development set, from those of `runner.report`."""
-    names = [split.name for split in task.of("dev")]
-    prefixes = ["", *(f"{name}_" for name in names[1:])]
-    return {
-        name: {metric: results[prefix + metric] for metric in task.scores}
-        for name, prefix in zip(names, prefixes)
-    }
+def reported_metrics(task: GlueTask, results: Mapping[str, float]) -> dict[str, float]:
+    """Picks the metrics that GLUE reports, of all development sets, from those of the runner."""
+    prefixes = ["", *(f"{split.name}_" for split in task.parts("dev")[1:])]
+    return {p + metric: results[p + metric] for p in prefixes for metric in task.scores}
+
+
+def score_table(results: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns the GLUE table, in at most 80 columns.
+
+    The score of a task, from 0 to 100, is the mean of its metrics. The leaderboard's average is the
+    mean over all tasks but AX; MNLI counts once. Source: gluebenchmark.com.
+
+    Args:
+      results: `reported_metrics` by task name.
+    """
+    lines, scores = [f"{'GLUE, dev':9}{'score':>8}  metrics"], []
+    scored = [task for task in GLUE_TASKS if task.scores]
+    for task in scored:
+        if metrics := results.get(task.name):
+            scores.append(100 * float(np.mean(list(metrics.values()))))
+            values = " / ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())
+            lines.append(f"{task.title:9}{scores[-1]:8.1f}  {values}")
+    average = f"{'average':9}{np.mean(scores):8.1f}"
+    return "\n".join([*lines, f"{average}  over {len(scores)} of {len(scored)} tasks"])
 
 
 def run_all(
     run_task: Callable[[GlueTask, Actions, Examples, str], dict[str, float]],
     actions: Actions,
     data_dir: str | None,
-    source: str,
     output_dir: str,
 ) -> None:
     """Runs each task that has data, in a folder of its own, and prints GLUE's table.
@@ -127,7 +197,6 @@ def run_all(
       run_task: runs one task in a given output directory and returns its metrics.
       actions: what to do.
       data_dir: see `read_split`.
-      source: see `read_split`.
       output_dir: the parent of the tasks' folders, which have the names of the tasks.
 
     Raises:
@@ -135,16 +204,14 @@ def run_all(
         trained then.
       DivergedError: some tasks have diverged; the others were run, and the table is printed.
     """
-    tasks = list(GLUE_TASKS) if source == "tfds" else find_tasks(data_dir)
-    plan = _plan(tasks, actions)
+    plan = _plan(find_tasks(data_dir), actions)
     for task, todo in plan:
-        read_texts(task, todo, data_dir, source)  # Shows errors before hours of training.
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    majority: dict[str, dict[str, dict[str, float]]] = {}
+        read_texts(task, todo, data_dir)  # Shows errors before hours of training.
+    results: dict[str, dict[str, float]] = {}
     diverged: list[GlueTask] = []
     for number, (task, todo) in enumerate(plan, start=1):
         print(f"\n{task.title} ({number} of {len(plan)})")
-        texts = read_texts(task, todo, data_dir, source)
+        texts = read_texts(task, todo, data_dir)
         model = task.model_of or task.name
         if model in [other.name for other in diverged]:
             print(f"{task.title} is skipped, because {model} diverged.")
@@ -156,12 +223,9 @@ def run_all(
             diverged.append(task)
             continue
         if todo.evaluate:
-            results[task.name] = _reported_metrics(task, metrics)
-            majority[task.name] = {
-                name: majority_metrics(task, examples) for name, examples in texts.evaluate.items()
-            }
+            results[task.name] = reported_metrics(task, metrics)
     if results:
-        print("\n" + score_table(results, majority))
+        print("\n" + score_table(results))
     elif not diverged:
         print(f"\nDone: {', '.join(task.title for task, _ in plan)}.")
     if diverged:

@@ -1,6 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers for the GLUE server, made of the predictions of one run or several, as a zip file."""
+"""Answers for GLUE's server, made of the predictions of runs, as a zip file.
+
+  python -m albert_tf.tasks.glue.submission --run_dirs=runs/glue --output=submission.zip
+
+packs the predictions of run_classifier.py, or their mean from albert_tf.tasks.ensemble.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,21 @@ import io
 import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
+from absl import flags
 
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import read_predictions
 
-#: Folders of an output directory: the probabilities for test sets, and the answers made of them.
-#: The files in both have the server's names.
+FLAGS = flags.FLAGS
+#: The folder of an output directory with the probabilities for test sets. Its files have the
+#: server's names.
 PREDICTIONS = "predictions"
-ANSWERS = "submission"
 
 
 def submission_files() -> list[tuple[GlueTask, Split]]:
@@ -46,40 +53,48 @@ def server_file(ids: Iterable[str], answers: Iterable[str]) -> str:
     return "".join(["index\tprediction\n", *rows])
 
 
-def average_predictions(paths: Sequence[str], task: GlueTask, split: Split) -> np.ndarray:
-    """Averages the predictions of several runs for a test set.
-
-    Returns:
-      Probabilities, float64 [rows, labels], or values [rows].
+def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
+    """Reads the predictions for a test set; returns the answers in the server's format.
 
     Raises:
-      AlbertError: see `read_predictions`.
+      AlbertError: see `read_predictions`; or they are not for the rows of the test set.
     """
-    ids = [str(number) for number in range(split.rows)]
-    advice = (
-        f"the server numbers the rows of {split.submission} from 0, so predict {split.file} as "
-        "GLUE distributes it"
-    )
-    predictions = [read_predictions(path, ids, task.labels, split.file, advice) for path in paths]
-    return np.mean(predictions, axis=0)
+    ids, labels, values = read_predictions(path)
+    if tuple(labels) != task.labels:
+        columns = ", ".join(["id", "prediction", *task.labels])
+        raise AlbertError(
+            f"{path}: these are not predictions for {split.file}: the columns should be {columns}."
+        )
+    if ids != [str(number) for number in range(split.rows)]:
+        raise AlbertError(
+            f"{path} has predictions for other rows ({len(ids):,}) than the server expects "
+            f"({split.rows:,}, numbered from 0); predict {split.file} as GLUE distributes it."
+        )
+    return server_answers(task, values)
 
 
-def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:
+def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
     """Finds the prediction files of runs.
 
     Args:
       run_dirs: output directories of single tasks, or folders of several.
 
     Returns:
-      For each file of a submission, the paths of its predictions.
+      The paths of predictions by the file of a submission.
+
+    Raises:
+      AlbertError: several runs predict a test set.
     """
-    predictions: dict[str, list[str]] = {split.submission: [] for _, split in submission_files()}
+    predictions: dict[str, str] = {}
     for folder in run_dirs:
         for pattern in (f"{folder}/{PREDICTIONS}/*.tsv", f"{folder}/*/{PREDICTIONS}/*.tsv"):
             for path in storage.glob(pattern):
-                paths = predictions.get(os.path.basename(path), [])
-                if path not in paths:
-                    paths.append(path)
+                other = predictions.setdefault(os.path.basename(path), path)
+                if other != path:
+                    raise AlbertError(
+                        f"{other} and {path} predict the same test set; give one of the runs, or "
+                        "their mean, which python -m albert_tf.tasks.ensemble makes."
+                    )
     return predictions
 
 
@@ -87,8 +102,6 @@ def make_submission(
     run_dirs: Sequence[str], output: str, allow_missing: bool = False, overwrite: bool = False
 ) -> str:
     """Writes the zip file of a complete submission.
-
-    If several runs predict a test set, their predictions are averaged.
 
     Args:
       run_dirs: see `find_predictions`.
@@ -105,18 +118,19 @@ def make_submission(
         them. Nothing is written then.
     """
     predictions = find_predictions(run_dirs)
-    with files.claimed_output(output, chain.from_iterable(predictions.values()), overwrite):
+    with files.claimed_output(output, predictions.values(), overwrite):
         return _pack(run_dirs, predictions, output, allow_missing)
 
 
 def _pack(
     run_dirs: Sequence[str],
-    predictions: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
     output: str,
     allow_missing: bool,
 ) -> str:
-    missing = [file for file, paths in predictions.items() if not paths]
-    if len(missing) == len(predictions):
+    needed = [split.submission for _, split in submission_files()]
+    missing = [file for file in needed if file not in predictions]
+    if missing == needed:
         raise AlbertError(
             f"{', '.join(run_dirs)} holds no predictions of GLUE test sets; "
             "run_classifier.py --do_predict writes them."
@@ -130,11 +144,11 @@ def _pack(
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for task, split in submission_files():
-            paths = predictions[split.submission]
-            if paths:
-                answers = server_answers(task, average_predictions(paths, task, split))
-                runs = ", ".join(os.path.dirname(os.path.dirname(path)) for path in paths)
-                origin = f"mean of {len(paths)} runs: {runs}" if len(paths) > 1 else runs
+            if path := predictions.get(split.submission):
+                answers, origin = (
+                    read_answers(path, task, split),
+                    os.path.dirname(os.path.dirname(path)),
+                )
             else:
                 answers = [task.majority] * split.rows
                 origin = f"always {task.majority}, as there are no predictions"
@@ -145,3 +159,36 @@ def _pack(
             archive.writestr(entry, server_file(map(str, range(len(answers))), answers))
     files.write_bytes(output, packed.getvalue())
     return "\n".join(report)
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_paths(
+        "run_dirs", None, "Output directories of run_classifier.py, folders of several, or globs, "
+        "separated by commas.",
+        required=True, check=check_run_dirs,
+    )  # fmt: skip
+    define_path(
+        "output", "submission.zip", "The zip file to write.",
+        check=lambda path: files.check_output_file(path, FLAGS.overwrite),
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "allow_missing", False, "Answer test sets without predictions with the most frequent label "
+        "of the training set; the server accepts only complete submissions."
+    )  # fmt: skip
+    script.define_overwrite_flag()
+
+
+def _main() -> None:
+    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    print(make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
+    print(f"{FLAGS.output} is ready for gluebenchmark.com.")
+
+
+def main() -> None:
+    """Entry point."""
+    script.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()

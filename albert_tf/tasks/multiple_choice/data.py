@@ -75,14 +75,14 @@ def read_race(
       AlbertError: the folder is missing or empty, or an article is malformed.
     """
     check_race(data_dir, split, groups)
-    examples: list[MultipleChoiceExample] = []
+    rows: list[tuple[str, dict[str, Any]]] = []
     for group in groups:
         folder = _race_folder(data_dir, split, group)
         for where, article in _articles(folder, f"{split}/{group}"):
-            examples += _article_questions(article, group, num_choices, where)
-    if not examples:
+            rows += _article_rows(article, group, where)
+    if not rows:
         raise AlbertError(f"The articles in {os.path.dirname(folder)} have no questions.")
-    return examples
+    return row_questions(rows, num_choices)
 
 
 def check_race(data_dir: str, split: str, groups: tuple[str, ...]) -> None:
@@ -138,30 +138,33 @@ def row_questions(
     Raises:
       AlbertError: a row is malformed, or an id occurs twice.
     """
-    examples: list[MultipleChoiceExample] = []
-    places: dict[str, str] = {}
+    examples: dict[str, MultipleChoiceExample] = {}
     for where, row in rows:
         if "context" not in row and "question" not in row:
             raise AlbertError(f"{where}: there is neither a context nor a question.")
-        options = _value(row, "options", where)
-        num_choices = num_choices or (len(options) if isinstance(options, list) else 0)
+        options = _list(row, "options", where)
+        num_choices = num_choices or len(options)
+        if len(options) != num_choices:
+            raise AlbertError(
+                f"{where}: {len(options)} options, but `num_choices`={num_choices}; every question "
+                "must have that many."
+            )
         example = MultipleChoiceExample(
             id=str(row.get("id", len(examples))),
             context=_text(row.get("context", ""), "context", where),
             question=_text(row.get("question", ""), "question", where),
-            options=_options(options, num_choices, where),
+            options=tuple(_text(option, "option", where) for option in options),
             label=_label(row, num_choices, where),
-            group="",
+            group=row["group"] if row.get("group") in RACE_GROUPS else "",
             where=where,
         )
-        if example.id in places:
+        first = examples.setdefault(example.id, example)
+        if first is not example:
             raise AlbertError(
-                f"{where}: the id {shown(example.id)} was used at {places[example.id]} already; "
+                f"{where}: the id {shown(example.id)} was used at {first.where} already; "
                 "predictions are named by their ids, so each must be unique."
             )
-        places[example.id] = where
-        examples.append(example)
-    return examples
+    return list(examples.values())
 
 
 def check_labelled(examples: list[MultipleChoiceExample]) -> None:
@@ -175,7 +178,6 @@ def check_labelled(examples: list[MultipleChoiceExample]) -> None:
 
 def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the articles of a folder, each with its file and line."""
-
     all_articles = os.path.join(folder, _ALL_ARTICLES)
     if files.exists(all_articles):
         for number, article in _json_objects(all_articles):
@@ -212,13 +214,12 @@ def _json_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 end += 1
 
 
-def _article_questions(
-    article: Mapping[str, Any], group: str, num_choices: int, where: str
-) -> Iterator[MultipleChoiceExample]:
-    name = str(_value(article, "id", where))
-    context = _text(_value(article, "article", where), "article", where)
-    questions = _list(article, "questions", where)
-    options = _list(article, "options", where)
+def _article_rows(
+    article: Mapping[str, Any], group: str, where: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields a row for each question of an article of RACE, with its place; see `row_questions`."""
+    name, context = (_value(article, key, where) for key in ("id", "article"))
+    questions, options = (_list(article, key, where) for key in ("questions", "options"))
     answers = _list(article, "answers", where) if "answers" in article else [None] * len(questions)
     if not len(questions) == len(options) == len(answers):
         raise AlbertError(
@@ -226,16 +227,8 @@ def _article_questions(
             f"{len(answers)} answers; the numbers must be the same."
         )
     for i, (question, choices, answer) in enumerate(zip(questions, options, answers)):
-        place = f"{where}, question {i + 1}"
-        yield MultipleChoiceExample(
-            id=f"{name}-{i}",
-            context=context,
-            question=_text(question, "question", place),
-            options=_options(choices, num_choices, place),
-            label=_letter_index(answer, num_choices, place),
-            group=group,
-            where=place,
-        )
+        row = {"id": f"{name}-{i}", "context": context, "question": question, "group": group}
+        yield f"{where}, question {i + 1}", {**row, "options": choices, "answer": answer}
 
 
 def _value(row: Mapping[str, Any], key: str, where: str) -> Any:
@@ -257,37 +250,21 @@ def _text(value: Any, what: str, where: str) -> str:
     return value
 
 
-def _options(value: Any, num_choices: int, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise AlbertError(f"{where}: the options must be a list of texts.")
-    if len(value) != num_choices:
-        raise AlbertError(
-            f"{where}: {len(value)} options, but `num_choices`={num_choices}; every question must "
-            "have that many."
-        )
-    return tuple(_text(option, "option", where) for option in value)
-
-
 def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
     """Returns the correct option by `label` or `answer`; null counts as absent."""
     label, answer = row.get("label"), row.get("answer")
     if label is not None and answer is not None:
         raise AlbertError(f"{where}: give the right option as 'label' or as 'answer', not both.")
-    if label is None:
-        return _letter_index(answer, num_choices, where)
-    if type(label) is not int or not 0 <= label < num_choices:
+    letters = [letter(i) for i in range(num_choices)]
+    if answer is not None:
+        if answer not in letters:
+            raise AlbertError(
+                f"{where}: the answer {shown_json(answer)} is not one of {letters[0]} to "
+                f"{letters[-1]}."
+            )
+        return letters.index(answer)
+    if label is not None and (type(label) is not int or not 0 <= label < num_choices):
         raise AlbertError(
             f"{where}: the label {shown_json(label)} is not one of 0 to {num_choices - 1}."
         )
     return label
-
-
-def _letter_index(answer: Any, num_choices: int, where: str) -> int | None:
-    letters = [letter(i) for i in range(num_choices)]
-    if answer is None:
-        return None
-    if answer not in letters:
-        raise AlbertError(
-            f"{where}: the answer {shown_json(answer)} is not one of {letters[0]} to {letters[-1]}."
-        )
-    return letters.index(answer)

@@ -8,6 +8,7 @@ choose(["a text"], ["a question"], [["first option", "second", "third"]])["answe
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,13 @@ import tensorflow as tf
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
-from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes
+from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.probes import predict_texts
 
 KIND = Kind(
     "ALBERT multiple choice",
@@ -36,7 +36,7 @@ choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]""",
 
 
 def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """Applies multiple_choice.features.option_text to strings [N] and [N]."""
+    """Applies multiple_choice.task.option_text to strings [N] and [N]."""
     # The parts between the blanks, each but the last followed by the option.
     parts = tf.strings.split(tf.strings.regex_replace(questions, "_+", "_"), "_")
     row = parts.value_rowids()
@@ -99,14 +99,17 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
     choices = task.spec.num_choices
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
 
-    def make_example(row: int, text: str) -> MultipleChoiceExample:
-        return MultipleChoiceExample("", text, QUESTIONS[row], options, 0, "", "")
-
-    probes = []
-    for length, texts, outputs in predict_texts(task, model, make_example):
+    predict, probes = functools.partial(task.predict, model), []
+    for length, texts in text_batches():
+        questions = QUESTIONS[: len(texts)]
+        examples = [
+            MultipleChoiceExample("", text, question, options, 0, "", "")
+            for text, question in zip(texts, questions)
+        ]
+        outputs = task.encode(examples, "probes", labelled=False).outputs(predict)
         inputs = {
             "texts": as_bytes(texts),
-            "questions": as_bytes(QUESTIONS[: len(texts)]),
+            "questions": as_bytes(questions),
             "options": np.stack([as_bytes(options)] * len(texts)),
         }
         expected = {"probabilities": outputs["probabilities"]}

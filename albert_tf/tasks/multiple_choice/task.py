@@ -4,35 +4,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.length_batches import Sequences
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.base import (
-    ExampleSet,
-    FineTuningTask,
-    InputOptions,
-    choice_sums,
-    model_inputs,
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
+from albert_tf.tasks.multiple_choice.data import (
+    RACE_GROUPS,
+    MultipleChoiceExample,
+    check_labelled,
+    letter,
 )
-from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, check_labelled
-from albert_tf.tasks.multiple_choice.features import (
-    GROUPS,
-    MultipleChoiceSpec,
-    build_records,
-    record_features,
-)
-from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics, write_outputs
-from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch, rows_to_show
+from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
+from albert_tf.tokenization.sequences import join_segments
+from albert_tf.training.results import print_metrics
+from albert_tf.training.specs import FLOAT32, check_integer
+from albert_tf.training.task import Batch
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
+
+#: The groups by their `group_ids`; "" for questions without one.
+GROUPS = ("", *RACE_GROUPS)
+#: Most options of a question; each is named by a letter.
+MAX_CHOICES = 26
+PREDICT_RESULTS_FILE = "predict_results.json"
+#: Questions and texts tokenized together.
+_CHUNK = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceSpec:
+    """Settings of a multiple-choice task, saved with the model.
+
+    Attributes:
+      num_choices: options of every question.
+      max_seq_length: longest sequence, in tokens; the text is cut to fit.
+      max_qa_length: longest question and option together, in tokens; they lose their beginning.
+
+    Raises:
+      AlbertError: a value is out of range.
+    """
+
+    num_choices: int = 4
+    max_seq_length: int = 512
+    max_qa_length: int = 128
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        for name in ("num_choices", "max_seq_length", "max_qa_length"):
+            check_integer(name, getattr(self, name))
+        if not 2 <= self.num_choices <= MAX_CHOICES:
+            raise AlbertError(f"num_choices={self.num_choices} must be 2 to {MAX_CHOICES}.")
+        # [CLS], two [SEP] and at least one token of the text.
+        if not 1 <= self.max_qa_length <= self.max_seq_length - 4:
+            raise AlbertError(
+                f"max_qa_length={self.max_qa_length} does not fit: with max_seq_length="
+                f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
+            )
+
+
+def default_qa_length(max_seq_length: int) -> int:
+    """Returns the default of `max_qa_length`: 128, or half of `max_seq_length` if that is less."""
+    return min(128, max_seq_length // 2)
+
+
+def option_text(question: str, option: str) -> str:
+    """Joins a question and an option to one text.
+
+    The option replaces every blank of the question, a run of underscores; without a blank it
+    follows the question. The release replaces each underscore, so that "____" becomes four times
+    the option (google-research/albert race_utils.convert_single_example); for blanks of a single
+    underscore, as in RACE, the result is the same.
+    """
+    if "_" in question:
+        return re.sub("_+", lambda _: option, question)
+    return f"{question} {option}" if question else option
 
 
 class MultipleChoiceTask(FineTuningTask):
@@ -57,25 +117,69 @@ class MultipleChoiceTask(FineTuningTask):
         config, choices = self.config.with_layers(layers), self.spec.num_choices
         return choices * training_flops(config, length / choices, num_read=1)
 
-    def make_records(
-        self, examples: Sequence[MultipleChoiceExample], name: str, options: InputOptions
+    def encode(
+        self,
+        examples: Sequence[MultipleChoiceExample],
+        name: str,
+        *,
+        labelled: bool = True,
+        training: bool = False,
     ) -> ExampleSet:
-        """See FineTuningTask. Unlabelled and labelled questions may be mixed for prediction."""
-        if options.labelled:
+        """See FineTuningTask. Makes [CLS] text [SEP] question and option [SEP] of every option.
+
+        Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens,
+        up to `max_seq_length` (google-research/albert race_utils.convert_single_example). Labels
+        and groups become `label_ids`, -1 without a label, and `group_ids`, indices into GROUPS.
+        Unlabelled and labelled questions may be mixed for prediction.
+        """
+        if labelled:
             check_labelled(examples)
-        path = build_records(
-            options.cache_dir, examples, self.tokenizer, self.spec, options.train_seed
-        )
-        features = record_features(self.spec.num_choices)
-        source = self.open_records(path, features, options)
-        summary = _summary(name, self.spec, source.manifest.statistics)
-        return ExampleSet(name, examples, source, summary)
+        tokenizer, spec = self.tokenizer, self.spec
+        choices = len(examples[0].options)
+        texts: dict[str, np.ndarray] = {}
+        cut_texts, cut_options = set(), 0
+
+        def sequences() -> Iterator[tuple[np.ndarray, int]]:
+            nonlocal cut_options
+            for begin in range(0, len(examples), _CHUNK):
+                chunk = examples[begin : begin + _CHUNK]
+                # Every text is tokenized once, however many questions and options share it.
+                new = list(dict.fromkeys(x.context for x in chunk if x.context not in texts))
+                ids = (np.array(row, np.int32) for row in tokenizer.encode_batch(new))
+                texts.update(zip(new, ids))
+                asked = [option_text(x.question, option) for x in chunk for option in x.options]
+                for row, end in enumerate(tokenizer.encode_batch(asked)):
+                    text = texts[chunk[row // choices].context]
+                    cut_options += len(end) > spec.max_qa_length
+                    end = end[-spec.max_qa_length :]
+                    kept = text[: spec.max_seq_length - 3 - len(end)]
+                    if len(kept) < len(text):
+                        cut_texts.add(begin + row // choices)
+                    yield join_segments(tokenizer, kept, end), len(kept) + 2
+                progress.update(len(chunk))
+
+        groups = np.array([GROUPS.index(example.group) for example in examples])
+        labels = [-1 if example.label is None else example.label for example in examples]
+        columns = {"label_ids": np.array(labels), "group_ids": groups}
+        silent = len(examples) <= _CHUNK
+        with Progress("tokenizing", len(examples), "questions", silent=silent) as progress:
+            data = Sequences(sequences(), tokenizer.pad_id, columns, group=choices)
+        counts = [f"{(groups == i).sum():,} {g}" for i, g in enumerate(GROUPS) if g and i in groups]
+        summary = f"{name}: {len(examples):,} questions"
+        summary += f" ({', '.join(counts)})" if counts else ""
+        summary += f" about {len(texts):,} texts, {choices} options each, "
+        summary += f"{data.mean_length:.0f} tokens on average"
+        if cut_texts:
+            summary += f"; the texts of {len(cut_texts):,} are cut to {spec.max_seq_length}"
+        if cut_options:
+            summary += f"; {cut_options:,} options are cut to {spec.max_qa_length}"
+        return ExampleSet(examples, data, summary)
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
         """Writes predictions.tsv and, if all questions are labelled, predict_results.json."""
-        write_outputs(data.examples, outputs["probabilities"], output_dir)
+        _write_outputs(data.examples, outputs["probabilities"], output_dir)
 
     def export(self, model: AlbertMultipleChoice) -> Export:
         """See albert_tf.tasks.multiple_choice.export."""
@@ -106,35 +210,53 @@ class MultipleChoiceTask(FineTuningTask):
         """See `multiple_choice_metrics`."""
         return multiple_choice_metrics(**outputs)
 
-    def shown_predictions(
-        self, outputs: Mapping[str, np.ndarray], examples: ExampleSet
-    ) -> list[dict[str, object]]:
-        """Returns texts and questions with their right and their chosen options."""
-        rows, values = [], outputs["probabilities"]
-        for i in rows_to_show(len(values)):
-            example, options = examples.examples[i], examples.examples[i].options
-            rows.append(
-                {
-                    "text": example.context,
-                    "question": example.question,
-                    "label": "" if example.label is None else options[example.label],
-                    "predicted": options[values[i].argmax()],
-                    "probability": float(values[i].max()),
-                }
-            )
-        return rows
+
+def multiple_choice_metrics(
+    probabilities: np.ndarray, label_ids: np.ndarray, group_ids: np.ndarray
+) -> dict[str, float]:
+    """Returns the metrics of multiple choice, and those of guessing.
+
+    Args:
+      probabilities: float [n, options].
+      label_ids: int [n].
+      group_ids: int [n], indices into GROUPS.
+
+    Returns:
+      `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean negative
+      log-likelihood), `chance_accuracy` and `chance_loss`.
+    """
+    right = probabilities.argmax(axis=-1) == label_ids
+    likelihoods = np.take_along_axis(probabilities, label_ids[:, None].astype(np.int64), axis=-1)
+    metrics = {"accuracy": right.mean()}
+    for number, group in enumerate(GROUPS):
+        if group and (group_ids == number).any():
+            metrics[f"{group}_accuracy"] = right[group_ids == number].mean()
+    metrics["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+    metrics["chance_accuracy"] = 1 / probabilities.shape[1]
+    metrics["chance_loss"] = math.log(probabilities.shape[1])
+    return {name: float(value) for name, value in metrics.items()}
 
 
-def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:
-    """Returns a line about a data set."""
-    line = f"{name}: {statistics['examples']:,} questions"
-    counts = statistics["groups"]
-    groups = [f"{counts[group]:,} {group}" for group in GROUPS if group and group in counts]
-    line += f" ({', '.join(groups)})" if groups else ""
-    line += f" about {statistics['contexts']:,} texts, {spec.num_choices} options each, "
-    line += f"{statistics['mean_length']:.0f} tokens on average"
-    if statistics["truncated"]:
-        line += f"; the texts of {statistics['truncated']:,} are cut to {spec.max_seq_length}"
-    if statistics["truncated_options"]:
-        line += f"; {statistics['truncated_options']:,} options are cut to {spec.max_qa_length}"
-    return line
+def _write_outputs(
+    examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, output_dir: str
+) -> None:
+    """Writes predictions.tsv and, if all questions are labelled, predict_results.json.
+
+    Args:
+      examples: n questions.
+      probabilities: float [n, options].
+      output_dir: folder of the files.
+    """
+    path = os.path.join(output_dir, PREDICTIONS_FILE)
+    letters = [letter(i) for i in range(len(examples[0].options))]
+    results_path = os.path.join(output_dir, PREDICT_RESULTS_FILE)
+    if files.exists(results_path):
+        files.write_json(results_path, {})  # Those there are of the former predictions.
+    write_predictions(path, (example.id for example in examples), probabilities, letters)
+    print(f"Predictions for {len(examples):,} questions are in {path}.")
+    labels = [example.label for example in examples]
+    if None not in labels:
+        groups = [GROUPS.index(example.group) for example in examples]
+        results = multiple_choice_metrics(probabilities, np.array(labels), np.array(groups))
+        files.write_json(results_path, results)
+        print_metrics(results)

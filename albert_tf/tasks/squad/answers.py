@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From the scores of positions to answers: n-best lists, and the odds that there is none.
+"""From the scores of positions to answers: n-best lists, the odds that there is none, and files.
 
 Source: google-research/albert squad_utils.accumulate_predictions_v1 and _v2, write_predictions_v1
 and _v2. One search serves both heads: "span" scores starts and ends separately, "beam" scores the
@@ -10,17 +10,24 @@ ends of each of its starts.
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.tasks.squad.windows import Windows
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.squad.features import SquadSpec
+    from albert_tf.tasks.squad.data import SquadSpec
 
+PREDICTIONS_FILE = "predictions.json"
+_NBEST_FILE = "nbest_predictions.json"
+_NULL_ODDS_FILE = "null_odds.json"
+FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
 #: Windows searched at a time; limits the memory.
 _CHUNK = 1024
 #: Text and score that the TF1 release gives if it finds no span.
@@ -211,3 +218,61 @@ def _add_probabilities(nbest: list[dict[str, Any]]) -> None:
     weights = np.exp(scores - scores.max())
     for entry, probability in zip(nbest, (weights / weights.sum()).tolist()):
         entry["probability"] = probability
+
+
+def write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
+    """Writes the files of answers.
+
+    Args:
+      folder: folder of the files.
+      answers: the answers.
+      threshold: see `predictions`; None, as for 1.1, writes no null odds.
+
+    Returns:
+      The path of predictions.json.
+    """
+    path = os.path.join(folder, PREDICTIONS_FILE)
+    files.write_json(path, predictions(answers, threshold))
+    files.write_json(os.path.join(folder, _NBEST_FILE), answers.nbest)
+    if threshold is not None:
+        files.write_json(os.path.join(folder, _NULL_ODDS_FILE), answers.null_odds)
+    return path
+
+
+def read_answers(folder: str) -> Answers:
+    """Reads n-best lists and, if there are some, null odds.
+
+    Args:
+      folder: output directory of a run that has evaluated or predicted.
+
+    Raises:
+      AlbertError: a file is missing or damaged.
+    """
+    path = os.path.join(folder, _NBEST_FILE)
+    nbest = files.read_object(path, "file of answers")
+    for question, entries in nbest.items():
+        if not _is_nbest(entries):
+            raise AlbertError(f"{path}: the entry for question {question} is damaged.")
+    path = os.path.join(folder, _NULL_ODDS_FILE)
+    odds = files.read_object(path, "file of null odds") if files.exists(path) else {}
+    for question, value in odds.items():
+        if not _is_number(value):
+            raise AlbertError(f"{path}: the entry for question {question} is damaged.")
+    return Answers(nbest, odds)
+
+
+def _is_number(value: Any) -> bool:
+    # Integers of any size are valid JSON, but may not fit into a float64.
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _is_nbest(entries: Any) -> bool:
+    try:
+        return bool(entries) and all(
+            isinstance(entry["text"], str)
+            and type(entry["start"]) is type(entry["end"]) is int
+            and 0 <= entry["probability"] <= 1
+            for entry in entries
+        )
+    except (KeyError, TypeError):
+        return False

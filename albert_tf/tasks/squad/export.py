@@ -23,10 +23,9 @@ from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import character_class, tokenizer_graph, valid_utf8
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.answerer import QuestionAnswerer
+from albert_tf.tasks.squad.data import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
-from albert_tf.tasks.squad.thresholds import DEFAULT
-from albert_tf.tasks.squad.windows import WindowOptions
 
 KIND = Kind(
     "ALBERT question answering",
@@ -54,12 +53,12 @@ class WindowGraph(NamedTuple):
 
 
 def cut_windows(
-    contexts: tf.RaggedTensor, query_lengths: tf.Tensor, options: WindowOptions
+    contexts: tf.RaggedTensor, query_lengths: tf.Tensor, spec: SquadSpec
 ) -> WindowGraph:
     """Cuts ragged contexts [B, (pieces)] for questions of the given lengths, int64 [B]."""
     lengths = contexts.row_lengths()
-    room = options.max_seq_length - 3 - query_lengths
-    stride = tf.minimum(room, options.doc_stride)
+    room = spec.max_seq_length - 3 - query_lengths
+    stride = tf.minimum(room, spec.doc_stride)
     count = 1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride
     number = tf.ragged.range(count)
     pair = number.value_rowids()
@@ -140,39 +139,36 @@ def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.strings.regex_replace(texts, f"{spaces}$", ""), starts
 
 
-def build_squad(
-    task: SquadTask, model: AlbertModel, threshold: float
-) -> tuple[ReusableSavedModel, dict[str, Any]]:
+def build_squad(task: SquadTask, model: AlbertModel) -> tuple[ReusableSavedModel, dict[str, Any]]:
     """Builds the root object of a SQuAD model's SavedModel.
 
     The root, and `serving_default`, take `questions` and `contexts`, string [B], of any length.
     They return, each [B]: `answer`, string; `start` and `end`, int32, its characters [start, end)
     in the context; `score`, float32, the higher the better; `null_odds`, float32, the larger the
-    more likely there is no answer; and `answerable`, bool, whether they are at most `threshold`
-    (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers without
-    `compat`, except that a question without a possible span gets an empty answer.
+    more likely there is no answer; and `answerable`, bool, whether they are at most the task's
+    threshold (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers
+    without `compat`, except that a question without a possible span gets an empty answer.
 
     Args:
       task: the task of the model.
       model: the model, in float32.
-      threshold: null odds above which a question counts as unanswerable.
 
     Returns:
       The root and its signatures.
     """
-    tokenizer, spec = task.tokenizer, task.spec
+    tokenizer, spec, threshold = task.tokenizer, task.spec, task.answer_threshold
     graph = tokenizer_graph(tokenizer)
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
     def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
         queries = merge_words(graph(questions))
-        query_lengths = tf.minimum(queries.row_lengths(), spec.windows.max_query_length)
+        query_lengths = tf.minimum(queries.row_lengths(), spec.max_query_length)
         queries = keep(queries, query_lengths)
         ids, starts, ends = graph.encode_with_offsets(contexts)
-        windows = cut_windows(ids, query_lengths, spec.windows)
+        windows = cut_windows(ids, query_lengths, spec)
         ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
-        packed = join(segments, [ones, ones], spec.windows.max_seq_length, tokenizer)
+        packed = join(segments, [ones, ones], spec.max_seq_length, tokenizer)
         with graph_mode(portable=True, served=True):
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
@@ -252,6 +248,5 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
 
 def squad_export(task: SquadTask, model: AlbertModel) -> Export:
     """Returns the SavedModel of `build_squad` with the task's threshold, and its probes."""
-    threshold = (task.threshold or DEFAULT).value
-    root, signatures = build_squad(task, model, threshold)
-    return Export(KIND, root, signatures, squad_probes(QuestionAnswerer(task, model, threshold)))
+    root, signatures = build_squad(task, model)
+    return Export(KIND, root, signatures, squad_probes(QuestionAnswerer(task, model)))

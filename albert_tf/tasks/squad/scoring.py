@@ -2,25 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact match, F1 and the threshold for "no answer", equal to SQuAD's official evaluation scripts.
 
-Sums run in the official order, so that the scores are equal to the last digit.
+  python -m albert_tf.tasks.squad.scoring DATA.json PREDICTIONS.json --version=1.1
+
+prints a JSON object with their names and values. Sums run in the official order, so that the scores
+are equal to the last digit.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
+import json
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from absl import flags
 
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.tasks.squad.answers import Answers, predictions
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import VERSIONS, Question, read_squad
 
+FLAGS = flags.FLAGS
 #: The metric with the score of leaving every question unanswered; see `Task.constant_answers`.
 BASELINE = "all_null_f1"
 CONSTANT_ANSWERS = {"f1": BASELINE}
@@ -105,22 +114,26 @@ def score(
       AlbertError: no prediction belongs to these questions, one is not a string, or (2.0) one is
         missing; null_odds lacks a question; a question has no gold answer (1.1).
     """
+    _check(questions, predictions, version)
+    columns = _scores(questions, predictions, version)
     if version == "1.1":
-        return _score_answerable(questions, predictions)
-    raw = _RawScores.of(questions, predictions, null_odds)
-    columns = {"exact": raw.exact, "f1": raw.f1}
-    best: dict[str, float] = {}
-    if raw.odds is not None:
-        best = raw.best_thresholds()
-        unanswered = (~raw.answerable).astype(float)
-        columns = {
-            name: np.where(raw.odds > na_prob_thresh, unanswered, values)
+        return {
+            {"exact": "exact_match"}.get(name, name): 100.0 * sum(values.tolist()) / len(questions)
             for name, values in columns.items()
         }
-    result = _means(columns, np.ones_like(raw.answerable), "")
-    for prefix, selected in (("HasAns_", raw.answerable), ("NoAns_", ~raw.answerable)):
-        if selected.any():
-            result.update(_means(columns, selected, prefix))
+    answerable = _answerable(questions)
+    best: dict[str, float] = {}
+    if null_odds is not None:
+        best = find_best_thresholds(questions, predictions, null_odds)
+        above = _odds(questions, null_odds) > na_prob_thresh
+        columns = {k: np.where(above, ~answerable, values) for k, values in columns.items()}
+    result: dict[str, float] = {}
+    groups = {"": answerable | True, "HasAns_": answerable, "NoAns_": ~answerable}
+    for prefix, chosen in groups.items():
+        if total := int(chosen.sum()):
+            for name, values in columns.items():
+                result[prefix + name] = 100.0 * sum(values[chosen].tolist()) / total
+            result[f"{prefix}total"] = total
     return {**result, **best}
 
 
@@ -141,7 +154,13 @@ def find_best_thresholds(
     Raises:
       AlbertError: see `score`.
     """
-    return _RawScores.of(questions, predictions, null_odds).best_thresholds()
+    result = {}
+    for name in ("exact", "f1"):
+        ranked, totals = _totals_by_threshold(questions, predictions, null_odds, name)
+        best = int(np.argmax(totals))
+        result[f"best_{name}"] = float(100.0 * totals[best] / len(questions))
+        result[f"best_{name}_thresh"] = float(ranked[best - 1]) if best else 0.0
+    return result
 
 
 def answer_threshold(
@@ -158,9 +177,7 @@ def answer_threshold(
     Raises:
       AlbertError: see `score`.
     """
-    raw = _RawScores.of(questions, predictions, null_odds)
-    order, totals = raw.totals_by_threshold(raw.f1)
-    ranked = raw.odds[order]
+    ranked, totals = _totals_by_threshold(questions, predictions, null_odds, "f1")
     last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
     totals[1:][~last_of_equals] = -np.inf
     best = int(np.argmax(totals))
@@ -171,6 +188,50 @@ def answer_threshold(
 def no_answer_score(questions: Sequence[Question]) -> dict[str, float]:
     """Returns the 2.0 scores of leaving every question unanswered, a baseline."""
     return score(questions, {question.id: "" for question in questions}, version="2.0")
+
+
+def _totals_by_threshold(
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+    metric: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sorted odds, [n], and the summed scores if the first k are answered, [n + 1].
+
+    An unanswerable question is right until it is answered.
+    """
+    _check(questions, predictions, "2.0")
+    odds, answerable = _odds(questions, null_odds), _answerable(questions)
+    answered = np.array([bool(predictions[question.id]) for question in questions])
+    gains = np.where(
+        answerable, _scores(questions, predictions, "2.0")[metric], -answered.astype(float)
+    )
+    order = np.argsort(odds, kind="stable")
+    return odds[order], np.cumsum(np.append(float((~answerable).sum()), gains[order]))
+
+
+def _answerable(questions: Sequence[Question]) -> np.ndarray:
+    return np.array([bool(question.answers) for question in questions])
+
+
+def _scores(
+    questions: Sequence[Question], predictions: Mapping[str, str], version: str
+) -> dict[str, np.ndarray]:
+    """Returns the scores `exact` and `f1` of each question, without a threshold, float64 [n]."""
+    exact, f1_scores = [], []
+    for question in questions:
+        # A missing prediction is never right. In 2.0, gold answers that are empty after
+        # normalization do not count.
+        prediction, gold = predictions.get(question.id), [a.text for a in question.answers]
+        if version == "2.0":
+            gold = [text for text in gold if normalize_answer(text)] or [""]
+        found = prediction is not None
+        exact.append(float(found and max(exact_match(prediction, text) for text in gold)))
+        if gold == [""]:
+            f1_scores.append(exact[-1])
+        else:
+            f1_scores.append(float(found and max(f1(prediction, text) for text in gold)))
+    return {"exact": np.array(exact), "f1": np.array(f1_scores)}
 
 
 def _check(questions: Sequence[Question], predictions: Mapping[str, Any], version: str) -> None:
@@ -191,7 +252,7 @@ def _check(questions: Sequence[Question], predictions: Mapping[str, Any], versio
             raise AlbertError(f"{question.where} has no answers to compare with.")
 
 
-def _odds_of(questions: Sequence[Question], null_odds: Mapping[str, float]) -> np.ndarray:
+def _odds(questions: Sequence[Question], null_odds: Mapping[str, float]) -> np.ndarray:
     try:
         return np.array([float(null_odds[question.id]) for question in questions])
     except KeyError as error:
@@ -200,92 +261,45 @@ def _odds_of(questions: Sequence[Question], null_odds: Mapping[str, float]) -> n
         raise AlbertError(f"The null odds must be numbers: {shown(error, 200)}.") from error
 
 
-def _score_answerable(
-    questions: Sequence[Question], predictions: Mapping[str, str]
-) -> dict[str, float]:
-    """Scores as the official 1.1 script does: an unanswered question scores 0."""
-    _check(questions, predictions, "1.1")
-    exact = f1_sum = 0.0
-    for question in questions:
-        if question.id in predictions:
-            prediction = predictions[question.id]
-            exact += max(exact_match(prediction, answer.text) for answer in question.answers)
-            f1_sum += max(f1(prediction, answer.text) for answer in question.answers)
-    return {
-        "exact_match": 100.0 * exact / len(questions),
-        "f1": 100.0 * f1_sum / len(questions),
-    }
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    flags.DEFINE_enum(
+        "version", None, VERSIONS, "Version of SQuAD; 2.0 has unanswerable questions.",
+        required=True,
+    )  # fmt: skip
+    define_path(
+        "null_odds", None, "2.0: JSON file with a number for each question, the larger the more "
+        "likely it is unanswerable. Adds the best thresholds to the scores.",
+        check=functools.partial(files.check_file, what="null odds file"),
+    )  # fmt: skip
+    flags.DEFINE_float(
+        "na_prob_thresh", 1.0, "2.0, with --null_odds: questions whose null odds are above it "
+        "count as unanswered. The default is that of the official script, for odds that are "
+        "probabilities.",
+    )  # fmt: skip
 
 
-class _RawScores(NamedTuple):
-    """Scores of n questions before a threshold, as in the official 2.0 script.
-
-    Attributes:
-      exact, f1: float64 [n].
-      answerable: bool [n], whether the question has a gold answer.
-      answered: bool [n], whether the prediction is not empty.
-      odds: float64 [n], the null odds, or None.
-    """
-
-    exact: np.ndarray
-    f1: np.ndarray
-    answerable: np.ndarray
-    answered: np.ndarray
-    odds: np.ndarray | None
-
-    @classmethod
-    def of(
-        cls,
-        questions: Sequence[Question],
-        predictions: Mapping[str, str],
-        null_odds: Mapping[str, float] | None,
-    ) -> _RawScores:
-        _check(questions, predictions, "2.0")
-        exact, f1_scores = [], []
-        for question in questions:
-            prediction = predictions[question.id]
-            # Answers that are empty after normalization do not count.
-            gold = [a.text for a in question.answers if normalize_answer(a.text)] or [""]
-            exact.append(max(exact_match(prediction, text) for text in gold))
-            if gold == [""]:
-                f1_scores.append(float(exact[-1]))
-            else:
-                f1_scores.append(max(f1(prediction, text) for text in gold))
-        return cls(
-            np.array(exact, float),
-            np.array(f1_scores),
-            np.array([bool(question.answers) for question in questions]),
-            np.array([bool(predictions[question.id]) for question in questions]),
-            None if null_odds is None else _odds_of(questions, null_odds),
+def _main(data: str, predictions: str) -> None:
+    if FLAGS.null_odds and FLAGS.version == "1.1":
+        raise AlbertError(
+            "--null_odds is for --version=2.0; in SQuAD 1.1 every question has an answer."
         )
-
-    def totals_by_threshold(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sorts questions by odds, [n]; sums the scores if the first k are answered, [n + 1].
-
-        An unanswerable question is right until it is answered.
-        """
-        gains = np.where(self.answerable, scores, -self.answered.astype(float))
-        order = np.argsort(self.odds, kind="stable")
-        none_answered = float((~self.answerable).sum())
-        return order, np.cumsum(np.append(none_answered, gains[order]))
-
-    def best_thresholds(self) -> dict[str, float]:
-        """See `find_best_thresholds`."""
-        result = {}
-        for name, scores in (("exact", self.exact), ("f1", self.f1)):
-            order, totals = self.totals_by_threshold(scores)
-            best = int(np.argmax(totals))
-            result[f"best_{name}"] = float(100.0 * totals[best] / len(scores))
-            result[f"best_{name}_thresh"] = float(self.odds[order[best - 1]]) if best else 0.0
-        return result
+    if FLAGS["na_prob_thresh"].present and not FLAGS.null_odds:
+        raise AlbertError("--na_prob_thresh is a threshold on --null_odds, which is not given.")
+    scores = score(
+        read_squad(data, version=FLAGS.version),
+        files.read_object(predictions, "prediction file"),
+        version=FLAGS.version,
+        null_odds=files.read_object(FLAGS.null_odds, "null odds file") if FLAGS.null_odds else None,
+        na_prob_thresh=FLAGS.na_prob_thresh,
+    )
+    print(json.dumps(scores, indent=2))
 
 
-def _means(
-    columns: Mapping[str, np.ndarray], selected: np.ndarray, prefix: str
-) -> dict[str, float]:
-    total = int(selected.sum())
-    result = {
-        f"{prefix}{name}": 100.0 * sum(values[selected].tolist()) / total
-        for name, values in columns.items()
-    }
-    return {**result, f"{prefix}total": total}
+def main() -> None:
+    """Entry point."""
+    script.run(_main, define_flags, ("DATA.json", "PREDICTIONS.json"))
+
+
+if __name__ == "__main__":
+    main()

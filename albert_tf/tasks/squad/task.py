@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
+import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.length_batches import Sequences
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
@@ -22,55 +26,47 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, InputOptions, model_inputs
-from albert_tf.tasks.squad.answer_files import write_answers
-from albert_tf.tasks.squad.answers import Answers, extract_answers
-from albert_tf.tasks.squad.data import Question, check_answered
-from albert_tf.tasks.squad.features import SquadSpec, build_squad_records, squad_features
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
+from albert_tf.tasks.squad.answers import Answers, extract_answers, write_answers
+from albert_tf.tasks.squad.data import Question, SquadSpec, check_answered
 from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
-from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
-from albert_tf.tasks.squad.windows import Windows, make_windows
+from albert_tf.tasks.squad.windows import (
+    Windows,
+    gold_span,
+    label_windows,
+    make_windows,
+)
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch, correct, rows_to_show
-from albert_tf.weights.run_folder import model_folder
+from albert_tf.training.task import Batch, correct
+from albert_tf.weights.run_folder import find_checkpoint, has_checkpoint, model_folder
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
     from albert_tf.modeling.encoder import AlbertModel
 
+THRESHOLDS_FILE = "thresholds.json"
+_THRESHOLD = "Threshold on the null odds:"
+#: The columns of training windows.
+LABELS = ("start_positions", "end_positions", "is_impossible")
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(eq=False)
 class QuestionSet(ExampleSet):
-    """Questions, whose records are windows of their contexts.
+    """Questions, whose sequences are windows of their contexts.
 
     Attributes:
-      task: the task that answers them.
-      made_windows: the windows, or None if the records were cached.
+      windows: in the order of the sequences; None for training, which needs no answers.
     """
 
-    task: SquadTask
-    made_windows: Windows | None
-    _latest: list = dataclasses.field(default_factory=list, repr=False, compare=False)
+    windows: Windows | None = None
+    _latest: tuple[object, Answers | None] = (None, None)
 
-    @functools.cached_property
-    def windows(self) -> Windows:
-        """The windows in the order of the records."""
-        if self.made_windows is not None:
-            return self.made_windows
-        return make_windows(self.examples, self.task.tokenizer, self.task.spec.windows)
-
-    @property
-    def fingerprint(self) -> str:
-        """See ExampleSet. The records have no answers."""
-        answers = repr([(question.answers, question.is_impossible) for question in self.examples])
-        return f"{super().fingerprint}-{hashlib.sha256(answers.encode()).hexdigest()[:16]}"
-
-    def answers(self, outputs: Mapping[str, np.ndarray]) -> Answers:
-        """Returns the best answers, given the outputs of SquadTask.predict for all records."""
+    def answers(self, outputs: Mapping[str, np.ndarray], spec: SquadSpec) -> Answers:
+        """Returns the best answers, given the outputs of SquadTask.predict for all windows."""
         # An evaluation scores answers and then writes them: both times of the same outputs.
-        if not self._latest or self._latest[0] is not outputs:
-            self._latest[:] = outputs, extract_answers(self.windows, outputs, self.task.spec)
+        if self._latest[0] is not outputs:
+            self._latest = outputs, extract_answers(self.windows, outputs, spec)
         return self._latest[1]
 
 
@@ -99,7 +95,7 @@ class SquadTask(FineTuningTask):
         tokenizer: Tokenizer,
         spec: SquadSpec,
         dropout_rate: float = 0.1,
-        threshold: Threshold | None = None,
+        threshold: float | None = None,
     ) -> None:
         super().__init__(config, tokenizer, spec, dropout_rate)
         self.threshold = threshold
@@ -113,33 +109,54 @@ class SquadTask(FineTuningTask):
             task.threshold = load_threshold(folder)
         return task
 
+    @property
+    def answer_threshold(self) -> float:
+        """The threshold to answer with: without one, what the model finds more likely than not."""
+        return 0.0 if self.threshold is None else self.threshold
+
     def forget_evaluation(self) -> None:
         """See FineTuningTask: forgets the threshold."""
         self.threshold = None
 
-    def make_records(
-        self, examples: Sequence[Question], name: str, options: InputOptions
+    def encode(
+        self,
+        examples: Sequence[Question],
+        name: str,
+        *,
+        labelled: bool = True,
+        training: bool = False,
     ) -> QuestionSet:
-        """See FineTuningTask. A record is a window of a question's context."""
-        training = options.train_seed is not None
-        if options.labelled and not training:
+        """See FineTuningTask. A sequence is a window of a question's context, see `make_windows`.
+
+        In training, a window that lacks a part of the answer is an example of "no answer here" for
+        2.0. For 1.1, which has no such examples, it is left out, except with `spec.compat`.
+        `start_positions` and `end_positions` are the answer's first and last position in the
+        window and `is_impossible` is 0; in a window without an answer they are 0 ([CLS]), 0 and 1.
+
+        Raises:
+          AlbertError: a context has no text; in training, a question has no answer, or its context
+            does not contain it; in evaluation, a question has no answer.
+        """
+        if labelled and not training:
             check_answered(examples)
-        questions = tuple(examples)
-        path, windows = build_squad_records(
-            options.cache_dir,
-            questions,
-            self.tokenizer,
-            self.spec,
-            labelled=training,
-            shuffle_seed=options.train_seed,
-        )
-        source = self.open_records(path, squad_features(training), options)
-        summary = f"{name}: {len(questions):,} questions, {source.num_examples:,} windows"
-        left_out = source.manifest.statistics.get("windows_left_out")
-        summary += f", {left_out:,} more without the answer left out" if left_out else ""
-        # Training needs no answers, so its windows are not kept.
+        # The search for answers may fail, so it comes before the tokenizer's work.
+        spans = [gold_span(question) for question in examples] if training else []
+        windows = make_windows(examples, self.tokenizer, self.spec)
+        rows, columns = np.arange(len(windows)), {}
+        if training:
+            labels = label_windows(windows, spans, cut_answers=not self.spec.compat)
+            if self.spec.version == "1.1" and not self.spec.compat:
+                rows = np.flatnonzero(labels[:, 2] == 0)
+            columns = dict(zip(LABELS, labels[rows].T))
+        made = ((windows.sequence(i, self.tokenizer), windows.context_start[i]) for i in rows)
+        data = Sequences(made, self.tokenizer.pad_id, columns)
+        summary = f"{name}: {len(examples):,} questions, {len(rows):,} windows"
+        if left_out := len(windows) - len(rows):
+            summary += f", {left_out:,} more without the answer left out"
+        answers = repr([(question.answers, question.is_impossible) for question in examples])
+        identity = hashlib.sha256(answers.encode()).hexdigest()[:16]
         windows = None if training else windows
-        return QuestionSet(name, questions, source, summary, task=self, made_windows=windows)
+        return QuestionSet(examples, data, summary, identity, windows=windows)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""
@@ -229,25 +246,8 @@ class SquadTask(FineTuningTask):
 
     def metrics(self, outputs: Mapping[str, np.ndarray], examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
-        threshold = self.threshold.value if self.threshold else None
-        answers = examples.answers(outputs)
-        return score_answers(examples.examples, answers, self.spec.version, threshold)
-
-    def shown_predictions(
-        self, outputs: Mapping[str, np.ndarray], examples: QuestionSet
-    ) -> list[dict[str, object]]:
-        """Returns questions with their first gold answer and the best span."""
-        answers, rows = examples.answers(outputs), []
-        for question in (examples.examples[i] for i in rows_to_show(len(examples.examples))):
-            best = answers.nbest[question.id][0]
-            row = {"question": question.question, "context": question.context}
-            row["label"] = question.answers[0].text if question.answers else "no answer"
-            row["predicted"] = best["text"]
-            row["probability"] = float(best["probability"])
-            if self.spec.version == "2.0":
-                row["null odds"] = answers.null_odds[question.id]
-            rows.append(row)
-        return rows
+        answers = examples.answers(outputs, self.spec)
+        return score_answers(examples.examples, answers, self.spec.version, self.threshold)
 
     def write_evaluation(
         self,
@@ -259,13 +259,12 @@ class SquadTask(FineTuningTask):
         """Writes the answers and, if there was no threshold before, keeps the best one."""
         if self.spec.version == "2.0":
             if self.threshold is None:
-                value, path = results["null_threshold"], data.examples[0].path
-                save_threshold(model_folder(output_dir), value, results["f1"], path)
-                print(Threshold(value, f"the best for {path}; kept"))
-                self.threshold = Threshold(value, f"found on {path}")
+                self.threshold, path = results["null_threshold"], data.examples[0].path
+                _save_threshold(model_folder(output_dir), self.threshold, results["f1"], path)
+                print(f"{_THRESHOLD} {self.threshold:.4f}, the best for {path}; kept.")
             else:
-                print(self.threshold)
-        write_answers(output_dir, data.answers(outputs), self.threshold and self.threshold.value)
+                print(f"{_THRESHOLD} {self.threshold:.4f}.")
+        write_answers(output_dir, data.answers(outputs, self.spec), self.threshold)
 
     def write_predictions(
         self, data: QuestionSet, outputs: Mapping[str, np.ndarray], output_dir: str
@@ -273,11 +272,62 @@ class SquadTask(FineTuningTask):
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
         threshold = None
         if self.spec.version == "2.0":
-            threshold = self.threshold or load_threshold(model_folder(output_dir)) or DEFAULT
-            print(threshold)
-        path = write_answers(output_dir, data.answers(outputs), threshold and threshold.value)
+            threshold = self.answer_threshold
+            print(f"{_THRESHOLD} {threshold:.4f}.")
+        path = write_answers(output_dir, data.answers(outputs, self.spec), threshold)
         print(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the loss and the share of correct spans."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
+
+
+def check_threshold(version: str, threshold: float | None) -> None:
+    """Checks a given threshold on the null odds; None passes.
+
+    Raises:
+      AlbertError: this version of SQuAD has no unanswerable questions, or the threshold is NaN.
+    """
+    if threshold is None:
+        return
+    if version == "1.1":
+        raise AlbertError(
+            "`null_score_diff_threshold` is for SQuAD 2.0; in 1.1 every question has an answer. "
+            "Leave it out."
+        )
+    if math.isnan(threshold):
+        raise AlbertError("`null_score_diff_threshold`=nan is not a number.")
+
+
+def load_threshold(folder: str) -> float | None:
+    """Reads the threshold kept beside the model in `folder`.
+
+    Returns:
+      None if there is none, or only one of other weights, from which training has gone on.
+
+    Raises:
+      AlbertError: the file is damaged.
+    """
+    path = os.path.join(folder, THRESHOLDS_FILE)
+    if not files.exists(path):
+        return None
+    value = files.read_object(path, "file of thresholds")
+    if value.get("checkpoint") not in (None, _checkpoint(folder)):
+        return None
+    try:
+        return float(value["null_threshold"])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise AlbertError(f"{path} has no null_threshold; delete it and evaluate again.") from error
+
+
+def _save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:
+    """Writes a threshold beside the model, with its F1 and the data it was found on."""
+    kept = {
+        "null_threshold": value, "f1": f1, "found_on": found_on, "checkpoint": _checkpoint(folder)
+    }  # fmt: skip
+    files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
+
+
+def _checkpoint(folder: str) -> str | None:
+    """Returns the name of the weights that are used, relative to the folder; None without any."""
+    return os.path.relpath(find_checkpoint(folder), folder) if has_checkpoint(folder) else None

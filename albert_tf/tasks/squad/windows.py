@@ -8,7 +8,6 @@ pieces with the paragraph's characters, once for each paragraph, and no question
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -17,38 +16,9 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import Question, SquadSpec, answer_span
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import check_integer
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowOptions:
-    """How paragraphs are cut into windows.
-
-    Attributes:
-      max_seq_length: longest sequence `[CLS] question [SEP] window [SEP]`, in pieces.
-      doc_stride: pieces from the start of a window to the start of the next.
-      max_query_length: longest question, in pieces; the rest is cut off.
-
-    Raises:
-      AlbertError: the lengths leave no room for the paragraph.
-    """
-
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-
-    def __post_init__(self) -> None:
-        """Checks the lengths."""
-        for name in ("max_seq_length", "doc_stride", "max_query_length"):
-            check_integer(name, getattr(self, name))
-        if self.max_seq_length <= self.max_query_length + 3:
-            raise AlbertError(
-                f"max_seq_length={self.max_seq_length} leaves no room for the paragraph; it must "
-                f"be more than max_query_length + 3 = {self.max_query_length + 3}."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +91,7 @@ class Windows:
       questions: the questions.
       query_ids: the ids of each question, cut to max_query_length.
       paragraphs: the context of each question.
-      options: how to cut them.
+      spec: how to cut them.
 
     Attributes:
       question_index: int32 [n]: index of the window's question.
@@ -135,16 +105,16 @@ class Windows:
         questions: Sequence[Question],
         query_ids: Sequence[list[int]],
         paragraphs: Sequence[Paragraph],
-        options: WindowOptions,
+        spec: SquadSpec,
     ) -> None:
         self.questions = questions
         self.query_ids = query_ids
-        self.options = options
+        self.spec = spec
         self._paragraphs = paragraphs
         rows = []
         for index, (query, paragraph) in enumerate(zip(query_ids, paragraphs)):
-            room = options.max_seq_length - len(query) - 3
-            for first, length in window_spans(len(paragraph.ids), room, options.doc_stride):
+            room = spec.max_seq_length - len(query) - 3
+            for first, length in window_spans(len(paragraph.ids), room, spec.doc_stride):
                 rows.append((index, len(query) + 2, first, length))
         columns = np.array(rows, np.int32).reshape(-1, 4).T
         self.question_index, self.context_start, self.first_piece, self.num_pieces = columns
@@ -169,10 +139,10 @@ class Windows:
     def is_max_context(self, window: int) -> np.ndarray:
         """Returns whether no other window shows more around a piece, bool [num_pieces]."""
         index = self.question_index[window]
-        room = self.options.max_seq_length - len(self.query_ids[index]) - 3
+        room = self.spec.max_seq_length - len(self.query_ids[index]) - 3
         pieces = len(self._paragraphs[index].ids)
         number = window - int(np.searchsorted(self.question_index, index))
-        return max_contexts(pieces, room, self.options.doc_stride)[number]
+        return max_contexts(pieces, room, self.spec.doc_stride)[number]
 
     def text(self, window: int, start: int, end: int) -> tuple[str, int, int]:
         """Finds the context's text between two positions, both included.
@@ -197,15 +167,13 @@ class Windows:
         return first + shift, last + shift
 
 
-def make_windows(
-    questions: Sequence[Question], tokenizer: Tokenizer, options: WindowOptions
-) -> Windows:
+def make_windows(questions: Sequence[Question], tokenizer: Tokenizer, spec: SquadSpec) -> Windows:
     """Cuts the paragraphs of all questions into windows; tokenizes each paragraph once.
 
     Args:
       questions: the questions.
       tokenizer: converts texts to ids and offsets, 2,000 paragraphs a second.
-      options: lengths and stride.
+      spec: lengths and stride.
 
     Raises:
       AlbertError: a context has no text.
@@ -213,17 +181,64 @@ def make_windows(
     paragraphs_of: dict[str, Paragraph] = {}
     contexts = dict.fromkeys(question.context for question in questions)
     # A few questions typed at the terminal need no progress display.
-    progress = Progress("tokenize paragraphs", len(contexts), "") if len(contexts) > 256 else None
-    with progress or contextlib.nullcontext():
+    silent = len(contexts) <= 256
+    with Progress("tokenize paragraphs", len(contexts), "", silent=silent) as progress:
         for context in contexts:
             columns = tokenizer.encode_with_offsets(context)
             paragraphs_of[context] = Paragraph(*(np.array(x, np.int32) for x in columns))
-            if progress:
-                progress.update(1)
+            progress.update(1)
     paragraphs = [paragraphs_of[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):
             raise AlbertError(f"{question.where}: the context contains no text.")
     queries = tokenizer.encode_batch([question.question for question in questions])
-    queries = [query[: options.max_query_length] for query in queries]
-    return Windows(questions, queries, paragraphs, options)
+    queries = [query[: spec.max_query_length] for query in queries]
+    return Windows(questions, queries, paragraphs, spec)
+
+
+def gold_span(question: Question) -> tuple[int, int] | None:
+    """Returns the characters of the first gold answer; None if the question is unanswerable."""
+    if question.is_impossible:
+        return None
+    if not question.answers:
+        raise AlbertError(f"{question.where} has no answer; training needs one for each question.")
+    return answer_span(question, question.answers[0])
+
+
+def label_windows(
+    windows: Windows, spans: Sequence[tuple[int, int] | None], cut_answers: bool
+) -> np.ndarray:
+    """Returns start, end and is_impossible of every window, int64 [n, 3]; see SquadTask.encode.
+
+    Args:
+      windows: the windows.
+      spans: of each question, from `gold_span`.
+      cut_answers: if no window holds the whole answer, label the window with the largest part of it
+        with that part.
+    """
+    labels = np.tile(np.array([0, 0, 1], np.int64), (len(windows), 1))
+    bounds = np.searchsorted(windows.question_index, np.arange(len(spans) + 1)).tolist()
+    for span, begin, stop in zip(spans, bounds, bounds[1:]):
+        if span is None:
+            continue
+        first, last = windows.paragraph(begin).pieces_of(*span)
+        rows = range(begin, stop)
+        positions = {row: windows.positions(row, first, last) for row in rows}
+        if not any(positions.values()) and cut_answers:
+            positions = _largest_part(windows, rows, first, last)
+        for row, start_end in positions.items():
+            if start_end:
+                labels[row] = (*start_end, 0)
+    return labels
+
+
+def _largest_part(
+    windows: Windows, rows: range, first: int, last: int
+) -> dict[int, tuple[int, int] | None]:
+    """Returns the window with most of the pieces first to last, and the positions of its part."""
+    parts = {}
+    for row in rows:
+        begin, size = int(windows.first_piece[row]), int(windows.num_pieces[row])
+        parts[row] = max(first, begin), min(last, begin + size - 1)
+    row = max(rows, key=lambda row: parts[row][1] - parts[row][0])
+    return {row: windows.positions(row, *parts[row])}

@@ -13,8 +13,7 @@ import tensorflow as tf
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.squad.task import SquadTask
-from albert_tf.tasks.squad.thresholds import THRESHOLDS_FILE, load_threshold
+from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadTask, load_threshold
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import MetricsLog

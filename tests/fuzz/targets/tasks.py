@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from albert_tf.io import files
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS
-from albert_tf.tasks.glue.data import describe
+from albert_tf.tasks.glue.run import read_split
+from albert_tf.tasks.glue.tasks import GLUE_TASKS
 from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
 from albert_tf.tasks.squad.data import Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import score
@@ -73,8 +73,10 @@ def _read_questions(path: Path) -> None:
 
 def _glue(name: str, content: str) -> Target:
     task = next(task for task in GLUE_TASKS if task.name == name)
-    file = task.of("dev")[0].file if task.of("dev") else task.splits[0].file
-    return Target(written(file, content), lambda path: describe(task, str(path.parents[1])))
+    split = task.parts("dev")[0] if task.parts("dev") else task.splits[0]
+    return Target(
+        written(split.file, content), lambda path: read_split(task, split, str(path.parents[1]))
+    )
 
 
 def _questions(path: Path) -> list[Question]:

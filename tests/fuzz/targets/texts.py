@@ -10,7 +10,7 @@ from pathlib import Path
 
 from albert_tf.io.text_files import read_lines
 from albert_tf.io.text_tables import TextColumns, read_text_table
-from albert_tf.tasks.classification.features import label_set, label_values
+from albert_tf.tasks.classification.task import label_set, label_values
 from tests.fuzz.targets.target import Target, written
 
 TEXT = "a b cab. A b, 2013, d!\n\nabc def\n"

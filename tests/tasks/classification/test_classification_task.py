@@ -91,7 +91,7 @@ def test_examples_become_batches_of_the_task(make_task, tmp_path, capsys):
     examples = examples_with("x", "y", "x", "x", "x")
     task = make_task("x", "y")
     examples[2] = dataclasses.replace(examples[2], text=" ")
-    source = task.open_examples(examples, "eval", str(tmp_path)).source
+    source = task.open_examples(examples, "eval").source
     batches = list(source.eval_input_fn(InputContext(4)))
     assert [b["example_index"].numpy().tolist() for b in batches] == [[0, 1, 2, 3], [4, -1, -1, -1]]
     np.testing.assert_array_equal(batches[0]["label_ids"], [0, 1, 0, 0])
@@ -104,7 +104,7 @@ def test_examples_become_batches_of_the_task(make_task, tmp_path, capsys):
 def test_opening_data_does_not_change_the_task(make_task, tmp_path):
     task = make_task("x", "y")
     before = dict(vars(task))
-    task.open_examples(examples_with("x", "y", "x", "x"), "train", str(tmp_path), train_seed=1)
+    task.open_examples(examples_with("x", "y", "x", "x"), "train", training=True)
     assert vars(task) == before
 
 

@@ -1,18 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import json
 import os
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, find_task
-from albert_tf.tasks.glue import __main__ as glue_command
-from albert_tf.tasks.glue.data import describe, find_tasks, read_split
+from albert_tf.tasks.glue.run import find_tasks, read_split
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, find_glue_task
 from tests.tasks.glue.conftest import BINARY, ENTAILMENT, NLI, SCORES, A, B
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,9 +20,9 @@ ALL_SPLITS = [(task.name, split.name) for task in GLUE_TASKS for split in task.s
 
 @pytest.mark.parametrize(("name", "split_name"), ALL_SPLITS)
 def test_texts_labels_and_ids_are_read_from_each_format(name, split_name, glue_dir):
-    task = find_task(name)
+    task = find_glue_task(name)
     (split,) = (split for split in task.splits if split.name == split_name)
-    examples, skipped = read_split(task, split, str(glue_dir))
+    examples = read_split(task, split, str(glue_dir))
     assert [e.text for e in examples] == A
     assert [e.text_pair for e in examples] == ([None] * 3 if name in ("cola", "sst-2") else B)
     unlabelled = split_name.startswith("test")
@@ -35,16 +31,15 @@ def test_texts_labels_and_ids_are_read_from_each_format(name, split_name, glue_d
     assert [e.id for e in examples] == ["0", "1", "2"]
     first = 1 if name == "cola" and not unlabelled else 2
     assert examples[2].where == f"{glue_dir / split.file}:{first + 2}"
-    assert skipped == []
 
 
 def test_tasks_are_found_by_name_in_any_case():
-    assert find_task("SST-2").title == "SST-2"
+    assert find_glue_task("SST-2").title == "SST-2"
     assert [task.name for task in GLUE_TASKS] == (
         ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]
     )
     with pytest.raises(AlbertError, match="no GLUE task 'snli'; the tasks are cola, sst-2"):
-        find_task("snli")
+        find_glue_task("snli")
 
 
 def test_tasks_are_found_by_their_folders(glue_dir, tmp_path):
@@ -55,24 +50,24 @@ def test_tasks_are_found_by_their_folders(glue_dir, tmp_path):
         find_tasks(str(tmp_path / "some/RTE"))
 
 
-def test_malformed_rows_of_qqp_are_skipped_and_counted(glue_dir):
+def test_malformed_rows_of_qqp_are_skipped_and_counted(glue_dir, capsys):
     path = glue_dir / "QQP/train.tsv"
     lines = path.read_text("utf-8").splitlines()
     lines[2:3] = ["91\t1\t2\tIt's", "late\tno\t0"]
     path.write_text("\n".join(lines) + "\n", "utf-8")
-    task = find_task("qqp")
-    examples, skipped = read_split(task, task.splits[0], str(glue_dir))
+    task = find_glue_task("qqp")
+    examples = read_split(task, task.splits[0], str(glue_dir))
     assert [e.label for e in examples] == ["1", "1"]
-    assert skipped == [f"{path}:3", f"{path}:4"]
-    assert describe(task, str(glue_dir))["splits"]["train"]["skipped_rows"] == 2
+    said = f"QQP train: 2 rows with a wrong number of fields were skipped, the first at {path}:3."
+    assert said in capsys.readouterr().out
 
 
 def test_a_malformed_row_of_a_test_set_is_an_error_because_every_row_needs_an_answer(glue_dir):
     path = glue_dir / "QQP/test.tsv"
     path.write_text("id\tquestion1\tquestion2\n0\tWhy?\n", "utf-8")
-    task = find_task("qqp")
+    task = find_glue_task("qqp")
     with pytest.raises(AlbertError, match=r"test\.tsv:2: 2 fields, but the table has 3"):
-        read_split(task, task.of("test")[0], str(glue_dir))
+        read_split(task, task.parts("test")[0], str(glue_dir))
 
 
 _QNLI, _STS = "index\tquestion\tsentence\tlabel\n", "index\tsentence1\tsentence2\tscore\n"
@@ -99,7 +94,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_errors_in_files_name_the_place(case, tmp_path):
     name, content, message = BAD[case]
-    task = find_task(name)
+    task = find_glue_task(name)
     path = tmp_path / task.splits[0].file
     path.parent.mkdir()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -110,97 +105,16 @@ def test_errors_in_files_name_the_place(case, tmp_path):
 
 
 def test_missing_file_and_missing_folder_are_named(tmp_path):
-    task = find_task("rte")
+    task = find_glue_task("rte")
     with pytest.raises(AlbertError, match=r"RTE/train\.tsv does not exist"):
         read_split(task, task.splits[0], str(tmp_path))
     with pytest.raises(AlbertError, match="`data_dir` is needed"):
         read_split(task, task.splits[0], None)
-    with pytest.raises(AlbertError, match=r"has no file of RTE, such as RTE/train\.tsv"):
-        describe(task, str(tmp_path))
 
 
-#: Label names and columns in TensorFlow Datasets.
-TFDS = {
-    "glue/sst2": (["negative", "positive"], "sentence", "unused"),
-    "glue/mnli": (["entailment", "neutral", "contradiction"], "premise", "hypothesis"),
-    "glue/stsb": (None, "sentence1", "sentence2"),
-}
-
-
-class FakeDatasets(types.ModuleType):
-    """Replaces tensorflow_datasets, which is not installed and would download data."""
-
-    def __init__(self):
-        super().__init__("tensorflow_datasets")
-        self.loaded = []
-
-    def load(self, name, split, data_dir, with_info):
-        self.loaded.append((name, split, data_dir))
-        names, first, second = TFDS[name]
-        label = types.SimpleNamespace(names=names) if names else types.SimpleNamespace()
-        number = np.int64 if names else np.float32
-        labels = [-1] * 3 if split.startswith("test") else [1, 0, 1]
-        rows = [
-            {first: A[i].encode(), second: B[i].encode(), "label": number(labels[i]), "idx": i}
-            for i in (2, 0, 1)
-        ]
-        return rows, types.SimpleNamespace(features={"label": label})
-
-    def as_numpy(self, dataset):
-        return dataset
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "loaded", "labels"),
-    [
-        ("sst-2", "train", ("glue/sst2", "train"), ["1", "0", "1"]),
-        ("mnli", "dev_matched", ("glue/mnli", "validation_matched"), ["neutral", "entailment"]),
-        ("mnli", "test_mismatched", ("glue/mnli", "test_mismatched"), [None, None]),
-        ("sts-b", "dev", ("glue/stsb", "validation"), ["1", "0", "1"]),
-    ],
-)
-def test_tensorflow_datasets_has_the_same_examples(name, split, loaded, labels, monkeypatch):
-    module = FakeDatasets()
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
-    task = find_task(name)
-    (chosen,) = (s for s in task.splits if s.name == split)
-    examples, _ = read_split(task, chosen, "/data", source="tfds")
-    assert module.loaded == [(*loaded, "/data")]
-    assert [e.text for e in examples] == A
-    assert [e.text_pair for e in examples] == ([None] * 3 if name == "sst-2" else B)
-    assert [e.label for e in examples][: len(labels)] == labels
-    assert [e.id for e in examples] == ["0", "1", "2"]
-
-
-def test_missing_tensorflow_datasets_is_an_error_with_the_command_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    task = find_task("rte")
-    with pytest.raises(AlbertError, match="pip install tensorflow-datasets"):
-        read_split(task, task.splits[0], None, source="tfds")
-
-
-def test_inspect_prints_one_json_object(glue_dir, run_script):
-    (glue_dir / "STS-B/test.tsv").unlink()
-    done = run_script(glue_command, "inspect", "--task_name=sts-b", f"--data_dir={glue_dir}")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["splits"]["test"] is None
-    assert found["splits"]["dev"] == {
-        "file": "STS-B/dev.tsv",
-        "rows": 3,
-        "skipped_rows": 0,
-        "labels": {"min": 0.0, "mean": 2.4167, "max": 5.0},
-        "lengths": {"mean": 6.0, "median": 6.0, "95%": 6.9, "max": 7},
-    }
-
-
-def test_unknown_command_and_task_exit_with_status_1(run_script):
-    done = run_script(glue_command, "inspekt")
-    assert done.returncode == 1
-    assert "error: the first argument must be inspect or make_submission" in done.stderr
-    done = run_script(glue_command, "inspect", "--task_name=snli", "--data_dir=x")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: There is no GLUE task 'snli'")
+def test_an_unknown_task_is_refused():
+    with pytest.raises(AlbertError, match="There is no GLUE task 'snli'"):
+        find_glue_task("snli")
 
 
 real_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is absent (set ALBERT_DATA_DIR)")
@@ -217,25 +131,24 @@ REAL_ROWS = {
 @real_data
 @pytest.mark.parametrize("name", REAL_ROWS)
 def test_real_files_have_the_published_numbers_of_rows(name):
-    task = find_task(name)
+    task = find_glue_task(name)
     folder, train_rows, dev_rows = REAL_ROWS[name]
-    splits = describe(task, str(DATA))["splits"]
-    assert splits["train"]["file"] == f"{folder}/train.tsv"
-    assert [splits[n]["rows"] for n in ("train", "dev")] == [train_rows, dev_rows]
-    assert splits["test"]["rows"] == task.of("test")[0].rows
-    assert [splits[n]["skipped_rows"] for n in splits] == [0, 0, 0]
-    labels = splits["train"]["labels"]
+    read = {split.name: read_split(task, split, str(DATA)) for split in task.splits}
+    assert task.splits[0].file == f"{folder}/train.tsv"
+    assert [len(read[n]) for n in ("train", "dev")] == [train_rows, dev_rows]
+    assert len(read["test"]) == task.parts("test")[0].rows
+    labels = [example.label for example in read["train"]]
     if task.labels:
-        assert sum(labels.values()) == train_rows
-        assert task.majority == max(labels, key=labels.get)
+        assert task.majority == max(task.labels, key=labels.count)
     else:
-        assert labels["mean"] == pytest.approx(float(task.majority), abs=5e-4)
+        mean = np.mean([float(label) for label in labels])
+        assert mean == pytest.approx(float(task.majority), abs=5e-4)
 
 
 @pytest.mark.realdata
 @real_data
 def test_rows_of_real_data_with_unbalanced_quotes_are_not_joined():
-    task = find_task("rte")
-    examples, _ = read_split(task, task.splits[0], str(DATA))
+    task = find_glue_task("rte")
+    examples = read_split(task, task.splits[0], str(DATA))
     assert any(e.text.count('"') % 2 for e in examples)
     assert [int(e.where.rpartition(":")[2]) for e in examples] == list(range(2, 2492))

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.glue.tasks import GLUE_TASKS
 from albert_tf.tasks.recipes import load_recipe
 
 #: Learning rate, batch size, steps and warm-up of run_glue.sh, and of the paper for WNLI; and the
@@ -33,7 +33,7 @@ def config(size, version=1):
 
 
 def test_every_task_with_training_data_has_a_recipe():
-    assert set(PUBLISHED) == {task.name for task in GLUE_TASKS if task.of("train")}
+    assert set(PUBLISHED) == {task.name for task in GLUE_TASKS if task.parts("train")}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

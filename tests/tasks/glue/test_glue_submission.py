@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.glue import __main__ as glue_command
+from albert_tf.tasks.glue import submission as glue_command
 from albert_tf.tasks.glue.submission import make_submission, server_answers, submission_files
+from albert_tf.tasks.glue.tasks import find_glue_task
 from albert_tf.tasks.prediction_tables import write_predictions
 
 FILES = {
@@ -47,44 +47,43 @@ def test_a_submission_has_the_files_of_the_leaderboard():
 
 def test_answers_have_the_format_of_the_server():
     probabilities = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
-    assert server_answers(find_task("mnli"), probabilities) == ["entailment", "neutral"]
-    assert server_answers(find_task("ax"), probabilities) == ["entailment", "neutral"]
-    assert server_answers(find_task("rte"), probabilities[:, :2]) == ["not_entailment"] * 2
-    assert server_answers(find_task("cola"), np.array([[0.9, 0.1]])) == ["0"]
+    assert server_answers(find_glue_task("mnli"), probabilities) == ["entailment", "neutral"]
+    assert server_answers(find_glue_task("ax"), probabilities) == ["entailment", "neutral"]
+    assert server_answers(find_glue_task("rte"), probabilities[:, :2]) == ["not_entailment"] * 2
+    assert server_answers(find_glue_task("cola"), np.array([[0.9, 0.1]])) == ["0"]
     values = np.array([-0.3, 2.34567, 7.0])
-    assert server_answers(find_task("sts-b"), values) == ["0.000", "2.346", "5.000"]
+    assert server_answers(find_glue_task("sts-b"), values) == ["0.000", "2.346", "5.000"]
 
 
-def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
-    """RTE is the mean of two runs, STS-B of two values; the rest is missing but for WNLI."""
-    rte = [random_probabilities("RTE.tsv", seed) for seed in (0, 1)]
-    values = [np.random.default_rng(seed).uniform(0, 5, 1379).round(6) for seed in (0, 1)]
-    wnli = random_probabilities("WNLI.tsv", 0)
-    for i in (0, 1):
-        write_run(tmp_path / f"run{i}/rte", "RTE.tsv", rte[i])
-        write_run(tmp_path / f"run{i}/sts-b", "STS-B.tsv", values[i])
+def test_runs_go_into_one_complete_zip(tmp_path, run_script):
+    """RTE, STS-B and WNLI are there; the rest is missing."""
+    rte, wnli = random_probabilities("RTE.tsv", 0), random_probabilities("WNLI.tsv", 0)
+    values = np.random.default_rng(0).uniform(0, 5, 1379).round(6)
+    write_run(tmp_path / "run/rte", "RTE.tsv", rte)
+    write_run(tmp_path / "run/sts-b", "STS-B.tsv", values)
     write_run(tmp_path / "single", "WNLI.tsv", wnli)
     output = tmp_path / "out/submission.zip"
     flags = [f"--run_dirs={tmp_path}/run*,{tmp_path}/single", f"--output={output}"]
-    done = run_script(glue_command, "make_submission", *flags)
+    done = run_script(glue_command, *flags)
     assert done.returncode == 1
     assert "no predictions for CoLA.tsv, SST-2.tsv, MRPC.tsv, QQP.tsv, MNLI-m.tsv," in done.stderr
     assert not output.exists()
 
-    done = run_script(glue_command, "make_submission", *flags, "--allow_missing")
+    done = run_script(glue_command, *flags, "--allow_missing")
     assert done.returncode == 0, done.stderr
     assert {n: len(answers(output, n)) for n in zipfile.ZipFile(output).namelist()} == FILES
     labels = np.array(["entailment", "not_entailment"])
-    assert answers(output, "RTE.tsv") == list(labels[((rte[0] + rte[1]) / 2).argmax(1)])
-    assert answers(output, "RTE.tsv") != list(labels[rte[0].argmax(1)])
-    expected = [f"{v:.3f}" for v in (values[0] + values[1]) / 2]
-    assert answers(output, "STS-B.tsv") == expected
+    assert answers(output, "RTE.tsv") == list(labels[rte.argmax(1)])
+    assert answers(output, "STS-B.tsv") == [f"{value:.3f}" for value in values]
     assert answers(output, "WNLI.tsv") == [str(i) for i in wnli.argmax(1)]
     assert set(answers(output, "MNLI-mm.tsv")) == {"contradiction"}
     assert set(answers(output, "QQP.tsv")) == {"0"}
     printed = {line.split()[0]: line for line in done.stdout.splitlines()}
-    assert "3,000 answers, mean of 2 runs" in printed["RTE.tsv"]
+    assert f"3,000 answers, {tmp_path}/run/rte" in printed["RTE.tsv"]
     assert "always 0, as there are no predictions" in printed["QQP.tsv"]
+    write_run(tmp_path / "run2/rte", "RTE.tsv", rte)
+    done = run_script(glue_command, *flags, "--allow_missing", "--overwrite")
+    assert done.returncode == 1 and "predict the same test set; give one of the" in done.stderr
 
 
 def test_an_existing_archive_is_kept_without_overwrite(tmp_path, run_script):
@@ -95,7 +94,7 @@ def test_an_existing_archive_is_kept_without_overwrite(tmp_path, run_script):
 
     def make(output, *flags):
         given = f"--run_dirs={tmp_path}/run", f"--output={output}", "--allow_missing"
-        return run_script(glue_command, "make_submission", *given, *flags)
+        return run_script(glue_command, *given, *flags)
 
     done = make(tmp_path / "out.zip")
     assert done.returncode == 1 and "out.zip already exists; give" in done.stderr
@@ -117,9 +116,9 @@ def test_equal_predictions_give_equal_files(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "changed", "message"),
     [
-        (145, {}, "has 145 predictions, but WNLI/test.tsv has 146 examples"),
-        (146, {1: "1\t0\t0.5\t0.5"}, ":2: the id is '1' instead of '0'"),
-        (146, {0: "id\tprediction\tno\tyes"}, ":1: these are not predictions for WNLI"),
+        (145, {}, "other rows (145) than the server expects (146, numbered from 0)"),
+        (146, {1: "1\t0\t0.5\t0.5"}, "predict WNLI/test.tsv as GLUE distributes it"),
+        (146, {0: "id\tprediction\tno\tyes"}, ": these are not predictions for WNLI"),
         (146, {4: "3\t0\tnan\t0.5"}, ":5: the prediction is not probabilities"),
     ],
 )

@@ -9,14 +9,14 @@ import json
 import pytest
 
 from albert_tf import TextClassifier, TextRegressor
-from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.glue.data import read_split
+from albert_tf.tasks.glue.run import read_split
+from albert_tf.tasks.glue.tasks import find_glue_task
 from tests.support.real_data import real_data
 
 
 def rows_of(name, count):
-    task = find_task(name)
-    examples, _ = read_split(task, task.splits[0], str(real_data("glue")))
+    task = find_glue_task(name)
+    examples = read_split(task, task.splits[0], str(real_data("glue")))
     return [
         {"text": example.text, "pair": example.text_pair, "label": example.label}
         for example in examples[:: len(examples) // count]

@@ -102,7 +102,7 @@ def test_articles_without_answers_are_read_but_not_trained_on(race):
         ({"options": []}, r"3\.txt: 1 questions have 0 lists of options and 1 answers"),
         ({"answers": ["A", "B"]}, r"3\.txt: 1 questions have 1 lists of options and 2 answers"),
         ({"options": [["a", "b", "c"]]}, r"3\.txt, question 1: 3 options, but `num_choices`=4"),
-        ({"options": ["abcd"]}, r"3\.txt, question 1: the options must be a list"),
+        ({"options": ["abcd"]}, r"3\.txt, question 1: 'options' must be a list"),
         ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a text"),
         ({"answers": ["E"]}, r'3\.txt, question 1: the answer "E" is not one of A to D'),
         ({"answers": [""]}, r'3\.txt, question 1: the answer "" is not one of A to D'),

@@ -15,9 +15,14 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
-from albert_tf.tasks.multiple_choice.features import GROUPS, MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.data import read_race
+from albert_tf.tasks.multiple_choice.task import (
+    GROUPS,
+    MultipleChoiceSpec,
+    MultipleChoiceTask,
+    _write_outputs,
+    multiple_choice_metrics,
+)
 from albert_tf.tasks.recipes import load_recipe
 from tests.support.builders import write_tokenizer
 
@@ -114,3 +119,13 @@ def test_models_without_dropout_get_the_settings_that_do_not_diverge():
     assert (v1["learning_rate"], v1["dropout"], v1["classifier_dropout"]) == (2e-5, 0.1, 0.1)
     assert (v2["learning_rate"], v2["dropout"], v2["classifier_dropout"]) == (1e-5, 0.0, 0.0)
     assert v1["train_step"] == v2["train_step"] == 12000
+
+
+def test_results_of_former_predictions_do_not_stay(race, tmp_path):
+    questions = read_race(str(race), "dev")
+    probabilities = np.full((len(questions), 4), 0.25)
+    _write_outputs(questions, probabilities, str(tmp_path))
+    assert (tmp_path / "predict_results.json").exists()
+    unlabelled = [dataclasses.replace(question, label=None) for question in questions]
+    _write_outputs(unlabelled, probabilities, str(tmp_path))
+    assert json.loads((tmp_path / "predict_results.json").read_text()) == {}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.squad.data import Answer, Question
+from albert_tf.tasks.squad.data import Answer, Question, SquadSpec
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.real_data import real_data
@@ -77,3 +77,9 @@ def write_squad(tmp_path):
         return str(path)
 
     return write
+
+
+def lengths(max_seq_length, doc_stride, max_query_length):
+    """Settings of SQuAD 1.1 with these lengths."""
+    values = {"doc_stride": doc_stride, "max_query_length": max_query_length}
+    return SquadSpec("1.1", max_seq_length=max_seq_length, **values)

@@ -8,8 +8,9 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answers import Answers, extract_answers, predictions
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.windows import WindowOptions, make_windows
+from albert_tf.tasks.squad.task import SquadSpec
+from albert_tf.tasks.squad.windows import make_windows
+from tests.tasks.squad.conftest import lengths
 
 FORBIDDEN = -1e30
 
@@ -17,13 +18,17 @@ FORBIDDEN = -1e30
 @pytest.fixture
 def one_window(ask, tokenizer):
     """[CLS] j [SEP] a b c d [SEP]: the context has the positions 3, 4, 5, 6."""
-    return make_windows([ask("a b c d", question="j")], tokenizer, WindowOptions())
+    return make_windows([ask("a b c d", question="j")], tokenizer, SquadSpec("1.1"))
 
 
 @pytest.fixture
 def two_windows(ask, tokenizer):
     """The windows "a b c d" and "c d e f" of one context."""
-    return make_windows([ask("a b c d e f", question="j")], tokenizer, WindowOptions(8, 2, 1))
+    return make_windows(
+        [ask("a b c d e f", question="j")],
+        tokenizer,
+        lengths(8, 2, 1),
+    )
 
 
 def span_outputs(start, end, null=0.0, k=None):
@@ -91,7 +96,7 @@ def test_ends_follow_starts_within_the_longest_answer(one_window):
 
 
 def test_equal_texts_are_one_answer(ask, tokenizer):
-    windows = make_windows([ask("a b a b", question="j")], tokenizer, WindowOptions())
+    windows = make_windows([ask("a b a b", question="j")], tokenizer, SquadSpec("1.1"))
     outputs = span_outputs([logits(p3=3.0, p5=2.0)], [logits(p3=1.0, p5=1.0)])
     entries = extract(windows, outputs).nbest["q1"]
     texts = [entry["text"] for entry in entries]
@@ -119,7 +124,11 @@ def brute_force(windows, outputs, question, longest):
 def test_answers_of_many_windows_are_those_of_an_exhaustive_search(ask, tokenizer):
     rng = np.random.default_rng(5)
     contexts = [" ".join(rng.choice(list("abcdefghij"), size=n)) for n in (3, 20, 11, 40)]
-    windows = make_windows([ask(c) for c in contexts], tokenizer, WindowOptions(16, 4, 5))
+    windows = make_windows(
+        [ask(c) for c in contexts],
+        tokenizer,
+        lengths(16, 4, 5),
+    )
     assert len(windows) > 12
     scores = [rng.normal(size=(len(windows), 16)) for _ in range(2)]
     outputs = span_outputs(*scores, null=rng.normal(size=len(windows)), k=8)
@@ -168,7 +177,7 @@ def test_without_a_start_in_the_context_the_answer_is_its_first_piece(one_window
 
 @pytest.mark.realdata
 def test_a_piece_of_white_space_is_no_answer(ask, released):
-    windows = make_windows([ask("漢 b", question="j")], released, WindowOptions())
+    windows = make_windows([ask("漢 b", question="j")], released, SquadSpec("1.1"))
     first = int(windows.context_start[0])
     assert windows.text(0, first, first)[0] == ""
     high = logits(length=first + 8, **{f"p{first}": 9.0})

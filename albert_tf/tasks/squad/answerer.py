@@ -5,25 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
-from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import read_examples
-from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
-from albert_tf.tasks.squad.answers import Answers, extract_answers
-from albert_tf.tasks.squad.data import Question, check_questions, read_squad, row_questions
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
-from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, check_threshold
-from albert_tf.tasks.squad.windows import make_windows
-from albert_tf.tokenization.sequences import pad_sequences
+from albert_tf.tasks.fine_tuned import FineTunedModel
+from albert_tf.tasks.squad.answers import Answers
+from albert_tf.tasks.squad.data import (
+    Question,
+    SquadSpec,
+    check_questions,
+    read_squad,
+    row_questions,
+)
+from albert_tf.tasks.squad.task import SquadTask, check_threshold
 from albert_tf.tokenization.tokenizer import checked_text
-from albert_tf.weights.run_folder import model_folder
 
 #: Of the only question in a search.
 _ID = "question"
@@ -60,22 +55,12 @@ class FoundAnswer:
 class QuestionAnswerer(FineTunedModel):
     """Answers questions about texts. `train` and `load` create it.
 
-    Attributes:
-      threshold: null odds above which a question counts as unanswerable.
-
     Example:
       answerer = QuestionAnswerer.load("runs/squad")
       answerer.answer("Who wrote it?", "It was written by Ada Lovelace in 1843.").text
     """
 
     task_class = SquadTask
-    signature: ClassVar = SEQUENCES
-
-    def __init__(
-        self, task: SquadTask, model: AlbertModel, threshold: float, folder: str | None = None
-    ) -> None:
-        super().__init__(task, model, folder)
-        self.threshold = threshold
 
     @classmethod
     def load(
@@ -91,12 +76,16 @@ class QuestionAnswerer(FineTunedModel):
         Raises:
           AlbertError: the folder has no SQuAD model; see also `check_threshold`.
         """
-        folder = model_folder(folder)
-        task = SquadTask.load(folder, **changes)
-        check_threshold(task.spec.version, threshold)
+        answerer = super().load(folder, **changes)
+        check_threshold(answerer.task.spec.version, threshold)
         if threshold is not None:
-            task.threshold = Threshold(threshold, "as given")
-        return cls._of(task, folder, (task.threshold or DEFAULT).value)
+            answerer.task.threshold = threshold
+        return answerer
+
+    @property
+    def threshold(self) -> float:
+        """Null odds above which a question counts as unanswerable."""
+        return self.task.answer_threshold
 
     @classmethod
     def train(
@@ -169,21 +158,9 @@ class QuestionAnswerer(FineTunedModel):
         """Returns the answers to one question, found with the settings of `spec`; see `answer`."""
         checked_text(question, "The question")
         checked_text(context, "The context")
-        tokenizer = self.task.tokenizer
         asked = Question(_ID, question, context, (), False, "The text")
-        windows = make_windows([asked], tokenizer, spec.windows)
-        parts = []
-        for begin in range(0, len(windows), self.eval_batch_size):
-            rows = range(begin, min(begin + self.eval_batch_size, len(windows)))
-            sequences = [windows.sequence(row, tokenizer) for row in rows]
-            batch = pad_sequences(tokenizer, sequences, windows.context_start[begin : rows.stop])
-            parts.append(self._predict({name: tf.constant(x) for name, x in batch.items()}))
-        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return extract_answers(windows, outputs, spec)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and copies the task, the model and the threshold."""
-        return type(self), (self.task, self.model, self.threshold, self.folder)
+        data = self.task.encode([asked], "new", labelled=False)
+        return data.answers(data.outputs(self._predict), spec)
 
 
 def _read(data: Any, version: str | None, name: str) -> list[Question]:
@@ -197,16 +174,3 @@ def _read(data: Any, version: str | None, name: str) -> list[Question]:
     )
     check_questions(questions, version)
     return questions
-
-
-def converse(answerer: QuestionAnswerer) -> None:
-    """Reads texts and questions about them from the terminal until an empty line or its end."""
-    try:
-        while context := input("Text (one line, empty to end): ").strip():
-            while question := input("Question (empty for another text): ").strip():
-                try:
-                    print(textwrap.indent(answerer.answer(question, context).summary(), "  "))
-                except AlbertError as error:
-                    print(f"  {error}")
-    except EOFError:
-        print()

@@ -4,22 +4,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample, read_texts
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.classification.features import featurize, label_set
-from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
-from albert_tf.tokenization.sequences import pad_sequences
+from albert_tf.tasks.classification.task import (
+    ClassificationSpec,
+    TextClassificationTask,
+    label_set,
+)
+from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_texts
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ class _TextModel(FineTunedModel):
     """A model of texts or pairs of texts."""
 
     task_class = TextClassificationTask
-    signature: ClassVar = {**SEQUENCES, "label_ids": tf.TensorSpec([None], tf.int32)}
     #: Whether it predicts labels, not numbers.
     _has_labels: ClassVar[bool]
 
@@ -50,13 +47,9 @@ class _TextModel(FineTunedModel):
         super().__init__(task, model, folder)
 
     @property
-    def takes_pairs(self) -> bool | None:
-        """Whether the model was trained on pairs of texts; None if that is unknown."""
-        spec = self.task.spec
-        columns = spec.columns
-        if columns is None and spec.task_name != "custom":
-            columns = find_task(spec.task_name).splits[0].columns
-        return columns and columns.text_pair is not None
+    def takes_pairs(self) -> bool:
+        """Whether the model was trained on pairs of texts."""
+        return self.task.spec.columns.text_pair is not None
 
     @classmethod
     def train(
@@ -110,31 +103,16 @@ class _TextModel(FineTunedModel):
 
         return cls._train(model, "custom", (examples, held_out), make_spec, settings)
 
-    def evaluate(
-        self,
-        data: Any,
-        *,
-        text: str | None = None,
-        text_pair: str | None = None,
-        label: str | None = None,
-    ) -> dict[str, float]:
+    def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled data, as run_classifier.py computes them.
 
         Args:
-          data: as for `train`.
-          text: the column of the text; None for that of the training data.
-          text_pair: the column of the second text; likewise.
-          label: the column of the label; likewise.
+          data: as for `train`, with the columns of the training data.
 
         Raises:
           AlbertError: the data lacks a column or has unknown labels, or the model is in no folder.
         """
-        given = {"text": text, "text_pair": text_pair, "label": label}
-        columns = dataclasses.replace(
-            self.task.spec.columns or TextColumns("text", label="label"),
-            **{column: name for column, name in given.items() if name},
-        )
-        return self._evaluate(read_texts(data, columns, "eval"))
+        return self._evaluate(read_texts(data, self.task.spec.columns, "eval"))
 
     def _outputs(
         self, name: str, texts: Sequence[str], second_texts: Sequence[str] | None
@@ -144,7 +122,7 @@ class _TextModel(FineTunedModel):
         seconds = [None] * len(texts)
         if second_texts is not None:
             seconds = checked_texts(second_texts, "second texts")
-            if self.takes_pairs is False:
+            if not self.takes_pairs:
                 raise AlbertError(
                     "The model was trained on single texts; leave the second texts out."
                 )
@@ -152,18 +130,8 @@ class _TextModel(FineTunedModel):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
             raise AlbertError("There is no text to classify; give at least one.")
-        tokenizer = self.task.tokenizer
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        columns, _ = featurize(tokenizer, examples, self.task.spec.max_seq_length)
-        first_lengths = columns["first_lengths"][:, 0]
-        outputs: list[np.ndarray] = [np.empty(0)] * len(texts)
-        for rows, length in length_batches(columns["row_lengths"][:, 0], "predicting"):
-            chosen = [columns["input_ids"][row] for row in rows]
-            inputs = pad_sequences(tokenizer, chosen, first_lengths[rows], length)
-            unused = {"label_ids": np.zeros(len(rows), np.int32)}
-            for row, value in zip(rows, self._predict({**inputs, **unused})[name].numpy()):
-                outputs[row] = value
-        return np.stack(outputs)
+        return self.task.encode(examples, "new", labelled=False).outputs(self._predict)[name]
 
 
 class TextClassifier(_TextModel):

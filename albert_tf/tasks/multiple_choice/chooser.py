@@ -4,28 +4,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-import tensorflow as tf
+from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import read_examples
-from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
+from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
     read_questions,
     row_questions,
 )
-from albert_tf.tasks.multiple_choice.features import (
+from albert_tf.tasks.multiple_choice.task import (
     MultipleChoiceSpec,
+    MultipleChoiceTask,
     default_qa_length,
-    featurize,
 )
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 
 
@@ -52,10 +46,6 @@ class MultipleChoice(FineTunedModel):
     """
 
     task_class = MultipleChoiceTask
-    signature: ClassVar = {
-        **dict.fromkeys(SEQUENCES, tf.TensorSpec([None, None, None], tf.int32)),
-        **dict.fromkeys(("label_ids", "group_ids"), tf.TensorSpec([None], tf.int32)),
-    }
     #: Four options each are 64 sequences, as in other tasks.
     eval_batch_size = 16
 
@@ -131,17 +121,9 @@ class MultipleChoice(FineTunedModel):
         checked_text(context, "The context")
         if len(options) < 2:
             raise AlbertError(f"There must be at least two options, not {len(options)}.")
-        tokenizer, spec = self.task.tokenizer, self.task.spec
-        spec = dataclasses.replace(spec, num_choices=len(options))
         example = MultipleChoiceExample("", context, question, tuple(options), None, "", "")
-        texts = [np.array(tokenizer.encode(context), np.int32)]
-        columns, _ = featurize(tokenizer, [example], texts, spec)
-        ends = np.cumsum(columns["row_lengths"][0])
-        sequences = np.split(columns["input_ids"][0], ends[:-1])
-        inputs = pad_sequences(tokenizer, sequences, columns["first_lengths"][0])
-        batch = {name: value[None] for name, value in inputs.items()}
-        unused = dict.fromkeys(("label_ids", "group_ids"), np.zeros(1, np.int32))
-        probabilities = self._predict({**batch, **unused})["probabilities"][0].numpy()
+        data = self.task.encode([example], "new", labelled=False)
+        probabilities = data.outputs(self._predict)["probabilities"][0]
         best = int(probabilities.argmax())
         return Choice(options[best], best, tuple(probabilities.tolist()))
 

@@ -12,11 +12,9 @@ import pytest
 import run_race
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
+from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
-from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.probes import predict_examples
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.script_flags import parsed_flags
 from tests.support.small_tasks import WORDS
@@ -45,7 +43,9 @@ def test_the_choice_is_that_of_the_records(tokenizer):
     long = " ".join(WORDS[:20])
     options = ("w1", "w2 w3", "w4 w5 w6 w7 w8 w9 w10")
     example = MultipleChoiceExample("", long, "w9 _", options, None, "", "")
-    [outputs] = predict_examples(task, model, [example], [1])
+    outputs = task.encode([example], "x", labelled=False).outputs(
+        lambda batch: task.predict(model, batch)
+    )
     chosen = MultipleChoice(task, model).choose(options, "w9 _", long)
     np.testing.assert_allclose(chosen.probabilities, outputs["probabilities"][0], atol=1e-5)
     assert chosen.index == np.argmax(chosen.probabilities)
@@ -91,7 +91,7 @@ def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
         ({"options": ["a"]}, "train row 1: 1 options, but `num_choices`=3"),
         ({"label": 5}, "train row 1: the label 5 is not one of 0 to 2"),
         ({"label": None}, "train row 1: the answer is missing"),
-        ({"options": "abc"}, "train row 1: the options must be a list of texts"),
+        ({"options": "abc"}, "train row 1: 'options' must be a list"),
     ],
 )
 def test_wrong_questions_are_named(changes, message, tmp_path):

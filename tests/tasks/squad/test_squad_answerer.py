@@ -16,9 +16,8 @@ import pytest
 import run_squad
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.squad.answering import QuestionAnswerer
-from albert_tf.tasks.squad.features import SquadSpec
-from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.answerer import QuestionAnswerer
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.script_flags import parsed_flags
 from tests.support.small_tasks import WORDS, squad_content
@@ -31,11 +30,11 @@ ROW = {"question": "a b", "context": "c d e", "answers": "d"}
 def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, tokenizer, version):
     spec = SquadSpec(version, max_seq_length=32, max_query_length=8)
     task = SquadTask(config, tokenizer, spec, 0.0)
-    answerer = QuestionAnswerer(task, task.build_model(), 0.0)
+    answerer = QuestionAnswerer(task, task.build_model())
     odds = answerer.answer("a b", "c d e f").null_odds
     found = []
     for threshold in (math.nextafter(odds, -math.inf), odds, math.nextafter(odds, math.inf)):
-        answerer.threshold = threshold
+        answerer.task.threshold = threshold
         found.append(answerer.answer("a b", "c d e f").answerable)
     assert found == ([True] * 3 if version == "1.1" else [False, True, True])
 
@@ -44,7 +43,7 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
 def test_windows_of_a_long_text_are_predicted_in_parts(config, tokenizer, version, monkeypatch):
     spec = SquadSpec(version, max_seq_length=16, max_query_length=4, doc_stride=4)
     task = SquadTask(config, tokenizer, spec, 0.0)
-    answerer, context = QuestionAnswerer(task, task.build_model(), 0.0), "c d e f a b " * 9
+    answerer, context = QuestionAnswerer(task, task.build_model()), "c d e f a b " * 9
     whole = answerer.answer("a b", context)
     monkeypatch.setattr(QuestionAnswerer, "eval_batch_size", 4)
     parts = answerer.answer("a b", context)

@@ -49,8 +49,6 @@ class GlueTask:
       majority: the most frequent label of the training set; for regression its mean.
       best_metric: the metric that selects the best checkpoint.
       scores: the metrics that GLUE reports; their mean is the task's score.
-      tfds_config: its name in TensorFlow Datasets, glue/<config>.
-      tfds_columns: keys of the text and the second text in TensorFlow Datasets.
       model_of: the task that trains the model for this one; None for the task itself.
     """
 
@@ -61,11 +59,17 @@ class GlueTask:
     majority: str
     best_metric: str
     scores: tuple[str, ...]
-    tfds_config: str
-    tfds_columns: tuple[str, ...]
     model_of: str | None = None
 
-    def of(self, kind: str) -> tuple[Split, ...]:
+    def check_trains(self) -> None:
+        """Raises AlbertError if the task has neither training nor development examples."""
+        if not self.parts("train"):
+            raise AlbertError(
+                f"{self.title} has neither training nor development examples; to predict it, give "
+                f"the `output_dir` of a model trained for {self.model_of}, and `do_predict` alone."
+            )
+
+    def parts(self, kind: str) -> tuple[Split, ...]:
         """Returns the splits of a kind: train, dev or test."""
         return tuple(split for split in self.splits if split.name.startswith(kind))
 
@@ -123,42 +127,42 @@ _ACCURACY = ("accuracy",)
 GLUE_TASKS = (
     GlueTask(
         "cola", "CoLA", _cola(), _BINARY, "1",
-        "matthews_corr", ("matthews_corr",), "cola", ("sentence",),
+        "matthews_corr", ("matthews_corr",),
     ),
     GlueTask(
         "sst-2", "SST-2", _splits("SST-2", _SENTENCE, 1821), _BINARY, "1",
-        "accuracy", _ACCURACY, "sst2", ("sentence",),
+        "accuracy", _ACCURACY,
     ),
     GlueTask(
         "mrpc", "MRPC",
         _splits("MRPC", TextColumns("#1 String", "#2 String", "Quality"), 1725), _BINARY, "1",
-        "accuracy", ("f1", "accuracy"), "mrpc", ("sentence1", "sentence2"),
+        "accuracy", ("f1", "accuracy"),
     ),
     GlueTask(
         "sts-b", "STS-B",
         _splits("STS-B", TextColumns("sentence1", "sentence2", "score"), 1379), (), "2.701",
-        "pearson", ("pearson", "spearman"), "stsb", ("sentence1", "sentence2"),
+        "pearson", ("pearson", "spearman"),
     ),
     GlueTask(
         "qqp", "QQP", _qqp(), _BINARY, "0",
-        "accuracy", ("f1", "accuracy"), "qqp", ("question1", "question2"),
+        "accuracy", ("f1", "accuracy"),
     ),
     GlueTask(
         "mnli", "MNLI", _mnli(), _NLI, "contradiction",
-        "accuracy", _ACCURACY, "mnli", ("premise", "hypothesis"),
+        "accuracy", _ACCURACY,
     ),
     GlueTask(
         "qnli", "QNLI", _splits("QNLI", TextColumns("question", "sentence", "label"), 5463),
         _ENTAILMENT, "not_entailment",
-        "accuracy", _ACCURACY, "qnli", ("question", "sentence"),
+        "accuracy", _ACCURACY,
     ),
     GlueTask(
         "rte", "RTE", _splits("RTE", _PAIR, 3000), _ENTAILMENT, "entailment",
-        "accuracy", _ACCURACY, "rte", ("sentence1", "sentence2"),
+        "accuracy", _ACCURACY,
     ),
     GlueTask(
         "wnli", "WNLI", _splits("WNLI", _PAIR, 146), _BINARY, "0",
-        "accuracy", _ACCURACY, "wnli", ("sentence1", "sentence2"),
+        "accuracy", _ACCURACY,
     ),
     GlueTask(
         "ax", "AX",
@@ -169,12 +173,12 @@ GLUE_TASKS = (
             ),
         ),
         _NLI, "contradiction",
-        "accuracy", (), "ax", ("premise", "hypothesis"), model_of="mnli",
+        "accuracy", (), model_of="mnli",
     ),
 )  # fmt: skip
 
 
-def find_task(name: str) -> GlueTask:
+def find_glue_task(name: str) -> GlueTask:
     """Returns the task of a name, in upper or lower case.
 
     Raises:
