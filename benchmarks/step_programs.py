@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 
@@ -66,9 +67,11 @@ SCHEDULE = {"learning_rate": 1e-4, "num_train_steps": 100_000}
 
 def lower(step: Step) -> bytes:
     """Returns a step, with the kernels for TPUs, as a serialized HloModuleProto."""
-    from albert_tf.modeling.kernels.graph_mode import graph_mode
+    from albert_tf.modeling.kernels.graph_mode import GraphMode
+    from albert_tf.training import loop
 
-    with tempfile.TemporaryDirectory() as folder, graph_mode(tpu=True):
+    for_tpu = mock.patch.object(loop, "mode_chooser", lambda *_: lambda batch: GraphMode.TPU)
+    with tempfile.TemporaryDirectory() as folder, for_tpu:
         task, source = _open_task(step, folder)
         return StepFunction(step, task, source).lower()
 
@@ -118,8 +121,10 @@ class StepFunction:
                 self.optimizer = create_optimizer("lamb", decay, self.model.named_weights())
             loop = (strategy, task, self.model, self.optimizer, decay)
             self._loop = TrainLoop(*loop, run)
+            #: Of the vector that a training step returns; known once it is lowered.
+            self.metric_names: list[str] = []
             self._uncompiled = TrainLoop(*loop, dataclasses.replace(run, jit_compile=False))
-            function = self._loop.replica_step
+            function = self._vector
             input_fn = source.train_input_fn
         else:
             self._loop = None
@@ -129,10 +134,13 @@ class StepFunction:
         specs = input_fn(InputContext(2)).element_spec
         self._batch = {k: tf.zeros([step.rows, *v.shape[1:]], v.dtype) for k, v in specs.items()}
 
-    @property
-    def metric_names(self) -> list[str]:
-        """Of the vector that a training step returns; known once it is lowered."""
-        return self._loop._metric_names if self._loop else []
+    def _vector(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Takes a training step; returns its metrics in the order of `metric_names`."""
+        import tensorflow as tf
+
+        metrics = self._loop.replica_step(batch)
+        self.metric_names = sorted(metrics)
+        return tf.stack([metrics[name] for name in self.metric_names])
 
     def lower(self, stage: str = "hlo_serialized") -> Any:
         """Returns the program, as `tf.function.experimental_get_compiler_ir` does."""
@@ -158,8 +166,11 @@ class StepFunction:
 
         step = tf.function(self._uncompiled.replica_step, autograph=False)
         return [
-            self._strategy.run(step, args=({k: tf.constant(v) for k, v in batch.items()},)).numpy()
+            np.array([metrics[name] for name in self.metric_names])
             for batch in batches
+            for metrics in [
+                self._strategy.run(step, args=({k: tf.constant(v) for k, v in batch.items()},))
+            ]
         ]
 
     def _in_replica(self, function: Callable[..., Any]) -> Any:

@@ -34,9 +34,8 @@ from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.io import files, text_files
+from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
-from albert_tf.modeling.heads import ClassificationHead
-from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
 from albert_tf.tasks.task_script import run_task_script
 from albert_tf.training.task import Batch, correct
@@ -190,8 +189,7 @@ class TokenClassificationTask(FineTuningTask):
             ids = words.with_values(pieces).merge_dims(1, 2)
             lengths = tf.minimum(ids.row_lengths(), longest - 2)
             inputs = join([keep(ids, lengths)], [tf.ones_like(lengths)], longest, self.tokenizer)
-            with graph_mode(portable=True):
-                best = tf.argmax(model(cut_padding(inputs)), -1)
+            best = tf.argmax(model(cut_padding(inputs)), -1)
             row = words.value_rowids()
             first = pieces.row_starts() - tf.gather(ids.row_starts(), row)
             inside = first < tf.gather(lengths, row)

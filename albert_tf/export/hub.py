@@ -39,7 +39,7 @@ from albert_tf.export.saved_model import (
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
@@ -71,7 +71,7 @@ def _trainable(
 
     @tf.function(autograph=False)
     def call(inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        with graph_mode(portable=True, served=not training):
+        with graph_mode(GraphMode.PLAIN if training else GraphMode.SERVED):
             return function(inputs, training)
 
     call.get_concrete_function(specs)
@@ -102,11 +102,13 @@ def build_encoder(
         return {"default": outputs["pooled_output"], **outputs}
 
     def predict_tokens(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
-        positions = inputs["masked_lm_positions"]
+        # The gradient computes with the positions; with int32 it would run on the CPU.
+        positions = tf.cast(inputs["masked_lm_positions"], tf.int64)
         outputs = encode({name: inputs[name] for name in input_specs()}, training)
         sequence = outputs["sequence_output"]
         table = encoder.embeddings.word_embeddings
-        logits = heads.mlm_head(sequence, table, positions, training=training)
+        sequence = tf.gather(sequence, positions, batch_dims=1)
+        logits = heads.mlm_head(sequence, table)
         return {**outputs, "mlm_logits": logits}
 
     def predict_order(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:

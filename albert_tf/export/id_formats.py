@@ -36,6 +36,7 @@ from albert_tf.export.saved_model import (
 )
 from albert_tf.export.self_check import TOLERANCE
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.kernels.graph_mode import GraphMode
 
 _LITE_EXAMPLE = """import numpy as np
 
@@ -135,7 +136,7 @@ def lite_format(quantization: str) -> IdFormat:
 
 
 def _to_lite(quantization: str, function: Outputs, weights: Mapping[str, tf.Variable]) -> bytes:
-    serve = serving_signature(function, input_specs(), served=False)
+    serve = serving_signature(function, input_specs(), GraphMode.PLAIN)
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [serve], ReusableSavedModel(serve, list(weights.values()))
     )
@@ -182,7 +183,7 @@ def _to_onnx(function: Outputs, weights: Mapping[str, tf.Variable]) -> bytes:
 
     del weights  # The converter finds them in the graph.
     specs = input_specs()
-    serve = serving_signature(function, specs, served=False)
+    serve = serving_signature(function, specs, GraphMode.PLAIN)
     # The converter wants something that it can trace.
     traced = types.SimpleNamespace(get_concrete_function=lambda *_: serve)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)

@@ -16,7 +16,7 @@ from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
 from albert_tf.export.self_check import REPORT_FILE, TOLERANCE, Probe, self_check
 from albert_tf.io import files
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
 #: Precisions of SavedModels, and the largest difference from float32, see `self_check`: for
@@ -57,16 +57,16 @@ def strings(name: str, rank: int = 1) -> tf.TensorSpec:
 
 
 def serving_signature(
-    function: Outputs, specs: Mapping[str, tf.TensorSpec], served: bool = True
+    function: Outputs, specs: Mapping[str, tf.TensorSpec], mode: GraphMode = GraphMode.SERVED
 ) -> Any:
     """Returns the serving function of a model: inputs by name, and outputs without lists.
 
-    `served` (see GraphMode) is not for converters, which have fusions of their own.
+    The `mode` is PLAIN for converters, which have fusions of their own.
     """
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        with graph_mode(portable=True, served=served):
+        with graph_mode(mode):
             outputs = function(inputs, False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 

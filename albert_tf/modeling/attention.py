@@ -4,24 +4,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Optional
+from collections.abc import Callable
+from typing import NamedTuple, Optional
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.kernels.attention_probs import attention_probs
+from albert_tf.modeling.kernels.attention import (
+    attention_probs,
+    joins_products,
+    project_heads,
+    tpu_attention,
+)
+from albert_tf.modeling.kernels.dense import cast_for_layers, layer_norm
 from albert_tf.modeling.kernels.dropout import (
     affine_terms_with_dropout,
     dropout,
     dropout_function,
 )
-from albert_tf.modeling.kernels.graph_mode import current_mode
-from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
-from albert_tf.modeling.kernels.split_heads import split_heads
-from albert_tf.modeling.kernels.tpu_attention import tpu_attention
-from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
+from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
+from albert_tf.modeling.layers import Dense, Policy, WeightedLayer, dimension
 
 #: Chooses the positions whose outputs are read: maps [B, S, H] to [B, P, H].
 Select = Optional[Callable[[tf.Tensor], tf.Tensor]]
@@ -34,14 +36,26 @@ def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     return (mask - 1.0) * 10000.0
 
 
+class AttentionWeights(NamedTuple):
+    """The dense layers of an attention block in the compute type, as one layer uses them.
+
+    Attributes:
+      projections: those of query, key and value, [H, H] each; or if `joins_products`, one
+        [H, 3 H] that has them side by side.
+      output: of the heads' outputs, [H, H].
+    """
+
+    projections: tuple[Dense, ...]
+    output: Dense
+
+
 class Attention(WeightedLayer):
     """Scaled dot-product attention of BERT, with layer normalisation after the residual sum."""
 
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size = config.hidden_size
-        self._heads = config.num_attention_heads
-        self._head_size = size // self._heads
+        self._size, self._heads = size, config.num_attention_heads
         self._hidden_dropout = config.hidden_dropout_prob
         self._probs_dropout = config.attention_probs_dropout_prob
         self._query = self.dense("attention_1/self/query", size, size)
@@ -50,96 +64,53 @@ class Attention(WeightedLayer):
         self._output = self.dense("attention_1/output/dense", size, size)
         self._norm = self.norm("LayerNorm", size)
 
-    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
-        """Joins and casts the weights once, and returns a copy for each of `uses` layers.
-
-        A copy has the kernel [H, 3 H] and the bias [3 H] of query, key and value side by side, and
-        the kernel [H, H] and the bias [H] of the output, in the compute type. If
-        `GraphMode.served`, the three kernels and biases are not joined.
-        """
-        kernels, biases = zip(self._query, self._key, self._value)
-        if current_mode().served:
-            # To join them would copy megabytes in every call, for the sake of larger products.
-            weights = (*kernels, *biases, *self._output)
-        else:
-            weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
-        return shared(weights, self.compute_dtype, uses)
+    def weights_for_layers(self, uses: int) -> list[AttentionWeights]:
+        """Casts the weights, and returns a copy for each of `uses` layers."""
+        projections = (self._query, self._key, self._value)
+        if joins_products():
+            projections = (tuple(tf.concat(parts, axis=-1) for parts in zip(*projections)),)
+        weights = AttentionWeights(projections, self._output)
+        return cast_for_layers(weights, self.compute_dtype, uses)
 
     def call(
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        weights: PackedWeights,
+        weights: AttentionWeights,
         training: bool = False,
         select: Select = None,
     ) -> tf.Tensor:
         """Applies the block.
 
         Args:
-          x: [B * S, H] in the compute type, or [B, S, H] if `GraphMode.for_tpu`.
+          x: [B * S, H] in the compute type, or [B, S, H] in the mode TPU.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
-          weights: a copy from `packed_weights`, made in this forward pass.
+          weights: a copy from `weights_for_layers`, made in this forward pass.
           training: whether dropout is active.
           select: chooses the P positions to compute; they attend to all S. None: all positions.
 
         Returns:
           A tensor like x, with P positions in place of S if there is `select`.
         """
-        *inputs, output_kernel, output_bias = weights
         count = length = dimension(mask, 3)
         chosen = x
         if select is not None:
-            chosen = select(tf.reshape(x, [-1, length, x.shape[-1]]))
+            chosen = select(tf.reshape(x, [-1, length, self._size]))
             count = dimension(chosen, 1)
             if x.shape.rank == 2:
-                chosen = tf.reshape(chosen, [-1, x.shape[1]])
-        context = self._context(chosen, count, x, mask, inputs, training)
-        output = affine_terms_with_dropout(
-            context, output_kernel, output_bias, self._hidden_dropout, training
-        )
-        return layer_norm([*output, chosen], *self._norm, training=training)
-
-    def _context(
-        self,
-        chosen: tf.Tensor,
-        count: int | tf.Tensor,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        weights: Sequence[tf.Tensor],
-        training: bool,
-    ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B * P, H], or [B, P, H] on a TPU.
-
-        Args:
-          chosen: like x, of the P positions that attend.
-          count: P.
-          x: see `call`.
-          mask: see `call`.
-          weights: of query, key and value; see `packed_weights`.
-          training: whether dropout is active.
-        """
-        length = dimension(mask, 3)
-        mode = current_mode()
-        if not mode.served and not mode.for_tpu():
-            heads = self._project(chosen, count, x, length, *weights, training)
-            return self._weighted_values(*heads, mask, training)
-        if mode.served:
-            parts = zip(weights[:3], weights[3:])
-        else:
-            # Of one product [B, S, 3 H], XLA on TPUs would have to cut out and copy each part.
-            kernel, bias = weights
-            parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
-        rows = ((chosen, count), (x, length), (x, length))
-        projections = tuple(
-            tf.reshape(affine(y, *part), [-1, positions, self._heads, self._head_size])
-            for (y, positions), part in zip(rows, parts)
-        )  # Query [B, P, N, d], key and value [B, S, N, d].
-        if mode.for_tpu():
+                chosen = tf.reshape(chosen, [-1, self._size])
+        query, key, value = self._project(chosen, count, x, length, weights.projections)
+        if current_mode() is GraphMode.TPU:
             drop = dropout_function(self._probs_dropout, training)
-            context = tpu_attention(projections, mask, drop)
-            return tf.reshape(context, [-1, count, self._heads * self._head_size])
-        query, key, value = (tf.transpose(y, [0, 2, 1, 3]) for y in projections)
-        return self._weighted_values(query, key, value, mask, training)
+            context = tpu_attention(query, key, value, mask, drop)
+            context = tf.reshape(context, [-1, count, self._size])
+        else:
+            probs = attention_probs(query, key, mask)  # [B, N, P, S]
+            probs = dropout(probs, self._probs_dropout, training)
+            context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, P, N, d]
+            context = tf.reshape(context, [-1, self._size])
+        output = affine_terms_with_dropout(context, *weights.output, self._hidden_dropout, training)
+        return layer_norm([*output, chosen], *self._norm)
 
     def _project(
         self,
@@ -147,30 +118,21 @@ class Attention(WeightedLayer):
         count: int | tf.Tensor,
         x: tf.Tensor,
         length: int | tf.Tensor,
-        kernel: tf.Tensor,
-        bias: tf.Tensor,
-        training: bool,
-    ) -> tuple[tf.Tensor, ...]:
-        """Returns query [B, N, P, d], key and value [B, N, S, d]; see `_context`."""
-
-        def heads(y: tf.Tensor, positions: int | tf.Tensor, *weights: tf.Tensor) -> tuple:
-            terms = affine_terms(y, *weights, training)
-            return split_heads(terms, positions, self._heads, self._head_size, training)
-
-        if chosen is x:
-            return heads(x, length, kernel, bias)
-        size = self._heads * self._head_size
-        kernels, biases = (tf.split(y, [size, 2 * size], axis=-1) for y in (kernel, bias))
-        return (
-            *heads(chosen, count, kernels[0], biases[0]),
-            *heads(x, length, kernels[1], biases[1]),
-        )
-
-    def _weighted_values(
-        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, training: bool
-    ) -> tf.Tensor:
-        """Attends with query [B, N, P, d] to key and value [B, N, S, d]; returns [B * P, H]."""
-        probs = attention_probs(query, key, mask, training)  # [B, N, P, S]
-        probs = dropout(probs, self._probs_dropout, training)
-        context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, P, N, d]
-        return tf.reshape(context, [-1, self._heads * self._head_size])
+        projections: tuple[Dense, ...],
+    ) -> list[tf.Tensor]:
+        """Returns the query of the `count` chosen positions, and key and value of all of x."""
+        if not joins_products():
+            sources = (chosen, count), (x, length), (x, length)
+        elif chosen is x:
+            sources = ((x, length),)
+        else:
+            ((kernel, bias),) = projections
+            sizes = [self._size, 2 * self._size]
+            projections = zip(tf.split(kernel, sizes, axis=1), tf.split(bias, sizes))
+            sources = (chosen, count), (x, length)
+        shape = self._heads, self._size // self._heads
+        return [
+            heads
+            for (rows, positions), dense in zip(sources, projections)
+            for heads in project_heads(rows, *dense, positions, *shape)
+        ]

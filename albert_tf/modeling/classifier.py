@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AlbertClassifier: the encoder with a linear layer on the pooled output."""
+"""Models with a linear layer on the pooled output: a classifier, and a choice among options."""
 
 from __future__ import annotations
 
@@ -11,10 +11,47 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, first_position
-from albert_tf.modeling.heads import ClassificationHead
+from albert_tf.modeling.encoder import (
+    INPUTS,
+    AlbertEncoder,
+    AlbertModel,
+    check_inputs,
+    first_position,
+)
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy
+from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+
+#: Standard deviation with which the release's run_classifier, run_race and run_squad_v1 initialise
+#: their heads, whatever the configuration says; run_pretraining and run_squad_v2 follow it.
+HEAD_INITIALIZER_RANGE = 0.02
+
+
+class ClassificationHead(WeightedLayer):
+    """Linear layer on the pooled output, in float32.
+
+    Args:
+      num_labels: number of logits.
+      hidden_size: H.
+      prefix: scope of the variables `output_weights` [num_labels, H] and `output_bias`.
+      initializer_range: standard deviation of the initial weights.
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        hidden_size: int,
+        prefix: str = "",
+        dtype: Policy = None,
+        initializer_range: float = HEAD_INITIALIZER_RANGE,
+    ) -> None:
+        super().__init__(prefix, initializer_range, dtype)
+        self._weights = self.matrix("output_weights", [num_labels, hidden_size])
+        self._bias = self.vector("output_bias", num_labels)
+
+    def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
+        """Maps float32 [B, H] to float32 logits [B, num_labels]."""
+        logits = tf.matmul(pooled_output, self._weights, transpose_b=True)
+        return tf.nn.bias_add(logits, self._bias)
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -57,4 +94,49 @@ class AlbertClassifier(AlbertModel):
         return {
             "logits": self.head(dropout(pooled, self.dropout_rate, training)),
             "pooled_output": pooled,
+        }
+
+
+@keras.utils.register_keras_serializable(package="albert_tf")
+class AlbertMultipleChoice(AlbertModel):
+    """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
+
+    Called with the encoder's dict, but with int32 [B, C, S] tensors: C options, each in its own
+    sequence. C may vary from batch to batch; the weights do not depend on it. Returns a dict:
+    `logits` float32 [B, C] and `pooled_output` float32 [B, C, H].
+
+    Args:
+      config: the architecture.
+      dropout_rate: dropout on the pooled outputs.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        dropout_rate: float = 0.1,
+        dtype: Policy = None,
+        name: str | None = "albert_multiple_choice",
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.dropout_rate = dropout_rate
+        self.encoder = AlbertEncoder(config, dtype)
+        self.head = ClassificationHead(1, config.hidden_size, dtype=dtype)
+        self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, ready for JSON."""
+        return {**super().get_config(), "dropout_rate": self.dropout_rate}
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Scores the options of a batch; see the class."""
+        check_inputs(inputs, "[batch, options, length]")
+        choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
+        present = [name for name in INPUTS if inputs.get(name) is not None]
+        rows = {name: tf.reshape(inputs[name], [-1, length]) for name in present}
+        outputs = self.encoder(rows, training=training, select=first_position)
+        pooled = outputs["pooled_output"]  # [B * C, H]
+        scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]
+        return {
+            "logits": tf.reshape(scores, [-1, choices]),
+            "pooled_output": tf.reshape(pooled, [-1, choices, self.config.hidden_size]),
         }

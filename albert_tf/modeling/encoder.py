@@ -16,10 +16,10 @@ from albert_tf.io.json_values import shown, shown_names
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import Select, additive_mask
-from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
-from albert_tf.modeling.heads import Pooler
-from albert_tf.modeling.kernels.graph_mode import current_mode
-from albert_tf.modeling.layers import Policy, dimension
+from albert_tf.modeling.kernels.dense import layer_norm
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
+from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
 from albert_tf.modeling.transformer import Transformer
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -52,13 +52,14 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
             f"The model takes a dict of int32 tensors {shape}, 'input_word_ids' and optionally "
             f"'input_mask' and 'input_type_ids', not {given}."
         )
-    ids_shape = None
+    ids_shape = tf.TensorShape(None)
     for name in INPUTS:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue
-        is_array = tf.is_tensor(value) or isinstance(value, np.ndarray)
-        if not is_array or isinstance(value, tf.RaggedTensor):
+        if not (tf.is_tensor(value) or isinstance(value, np.ndarray)) or isinstance(
+            value, tf.RaggedTensor
+        ):
             raise AlbertError(
                 f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
                 "one length and use tf.constant."
@@ -69,12 +70,12 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         rank = value_shape.rank
         if rank is not None and (rank != shape.count(",") + 1 or value_shape[-1] == 0):
             raise AlbertError(f"{name} must have the shape {shape}, not {value_shape}.")
-        ids_shape = value_shape if ids_shape is None else ids_shape
         if not value_shape.is_compatible_with(ids_shape):
             raise AlbertError(
                 f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; the shapes "
                 "must be equal."
             )
+        ids_shape = ids_shape.merge_with(value_shape)
 
 
 def first_position(x: tf.Tensor) -> tf.Tensor:
@@ -118,10 +119,7 @@ class AlbertModel(keras.Model):
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """Returns the variables by their names in the TF1 release, in its order of creation."""
-        named: dict[str, tf.Variable] = {}
-        for layer in self.layers:
-            named.update(layer.named_weights())
-        return named
+        return {k: v for layer in self.layers for k, v in layer.named_weights().items()}
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, ready for JSON; see `from_config`."""
@@ -147,13 +145,13 @@ class AlbertModel(keras.Model):
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and copies the model as its class, its configuration and its weights by name."""
+        """Pickles the model as its class, its configuration and its weights by name."""
         weights = {name: variable.numpy() for name, variable in self.named_weights().items()}
         added = {name: getattr(self, name) for name in _ADDED if hasattr(self, name)}
         return _rebuilt, (type(self), self.get_config(), weights, added)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AlbertModel:
-        """See `__reduce__`. The copy shares what load_pretrained adds, as nothing changes it."""
+        """Copies the model, but not what load_pretrained adds, as nothing changes it."""
         rebuild, arguments = self.__reduce__()
         return memo.setdefault(id(self), rebuild(*arguments))
 
@@ -168,13 +166,79 @@ def _rebuilt(
     weights: Mapping[str, np.ndarray],
     added: Mapping[str, Any],
 ) -> AlbertModel:
-    """Builds a model from the parts that `AlbertModel.__reduce__` returns."""
     model = cls.from_config(config)
     for name, variable in model.named_weights().items():
         variable.assign(weights[name])
     for name, value in added.items():
         setattr(model, name, value)
     return model
+
+
+class Embeddings(WeightedLayer):
+    """Sum of the token, segment and position embeddings of width E, layer normalisation, dropout.
+
+    Source: paper section 3.1.
+    """
+
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+        super().__init__("bert/embeddings", config.initializer_range, dtype)
+        size = config.embedding_size
+        self._dropout_rate = config.hidden_dropout_prob
+        self.word_embeddings = self.matrix("word_embeddings", [config.vocab_size, size])
+        self.token_type_embeddings = self.matrix(
+            "token_type_embeddings", [config.type_vocab_size, size]
+        )
+        self.position_embeddings = self.matrix(
+            "position_embeddings", [config.max_position_embeddings, size]
+        )
+        self.layer_norm = self.norm("LayerNorm", size)
+
+    def call(self, word_ids: tf.Tensor, type_ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Embeds int32 [B, S] word and segment ids; returns [B, S, E] in the compute type.
+
+        Raises:
+          AlbertError: the sequence is longer than the table of positions.
+        """
+        length = dimension(word_ids, 1)
+        positions, size = self.position_embeddings.shape
+        if isinstance(length, int) and length > positions:
+            raise AlbertError(
+                f"The sequence length {length} exceeds max_position_embeddings {positions}."
+            )
+        # Sparse gradients, as in the release; the training loop adds them up before it clips.
+        words = tf.gather(self.word_embeddings, word_ids)
+        x = words + tf.gather(self.token_type_embeddings, type_ids)
+        x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
+        x = layer_norm([x], *self.layer_norm)
+        x = dropout(x, self._dropout_rate, training)
+        return tf.reshape(tf.cast(x, self.compute_dtype), [-1, length, size])
+
+
+class EmbeddingProjection(WeightedLayer):
+    """Dense layer from width E to width H; models with E = H have none."""
+
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+        super().__init__("bert/encoder", config.initializer_range, dtype)
+        self._dense = self.dense(
+            "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
+        )
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Projects [rows, E] to [rows, H]."""
+        return apply_dense(x, self._dense)
+
+
+class Pooler(WeightedLayer):
+    """Dense layer with tanh on the first position."""
+
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+        super().__init__("bert/pooler", config.initializer_range, dtype)
+        self._dense = self.dense("dense", config.hidden_size, config.hidden_size)
+
+    def call(self, sequence_output: tf.Tensor) -> tf.Tensor:
+        """Maps [B, S, H] to float32 [B, H]."""
+        y = apply_dense(sequence_output[:, 0], self._dense)
+        return tf.tanh(tf.cast(y, tf.float32))
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -246,7 +310,7 @@ class AlbertEncoder(AlbertModel):
         mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
         x = self.embed(inputs, training)
         length = dimension(x, 1)
-        if not current_mode().for_tpu():
+        if current_mode() is not GraphMode.TPU:
             # Two dimensions from here on, so that every product is one plain matrix product.
             x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
         outputs = self.transformer(x, additive_mask(mask), training=training, select=select)

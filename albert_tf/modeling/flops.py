@@ -45,11 +45,6 @@ def forward_flops(
     return 2 * products
 
 
-def training_flops(
-    config: AlbertConfig,
-    seq_length: float,
-    num_predictions: int = 0,
-    num_read: float | None = None,
-) -> float:
+def training_flops(config: AlbertConfig, *args: float, **kwargs: float) -> float:
     """Returns the operations of a training step for one sequence; see `forward_flops`."""
-    return PASSES * forward_flops(config, seq_length, num_predictions, num_read)
+    return PASSES * forward_flops(config, *args, **kwargs)

@@ -9,21 +9,21 @@ from typing import Any, Union
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.graph_mode import current_mode
-from albert_tf.modeling.kernels.linear import affine
+from albert_tf.modeling.kernels.dense import affine
+from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]
-#: Weights of a block in the compute type, as one layer uses them.
-PackedWeights = tuple[tf.Tensor, ...]
+#: Kernel [inputs, outputs] and bias [outputs] of a dense layer.
+Dense = tuple[tf.Tensor, tf.Tensor]
 
 
 class WeightedLayer(keras.layers.Layer):
     """A layer that creates its variables in the constructor, under the TF1 release's names.
 
     Variables are float32 whatever the policy; `call` casts them once to the compute type. Layers
-    that are created under `GraphMode.served` only answer: they keep the kernels of dense layers in
-    the compute type, which saves the casts.
+    that are created in the mode SERVED only answer: they keep the kernels of dense layers in the
+    compute type, which saves the casts.
 
     Args:
       prefix: scope of the variables' names, such as "bert/pooler".
@@ -71,7 +71,7 @@ class WeightedLayer(keras.layers.Layer):
 
     def dense(self, name: str, inputs: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
         """Creates the kernel [inputs, outputs] and the bias [outputs] of a dense layer."""
-        dtype = self.compute_dtype if current_mode().served else tf.float32
+        dtype = self.compute_dtype if current_mode() is GraphMode.SERVED else tf.float32
         kernel = self.matrix(f"{name}/kernel", [inputs, outputs], dtype)
         return kernel, self.vector(f"{name}/bias", outputs)
 

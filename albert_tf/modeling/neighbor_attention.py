@@ -49,8 +49,12 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
             "leave it out."
         )
     rates = _rates(config)
+    used = 2 * len(rates)  # A sine and a cosine each.
+    angles = np.arange(config.max_position_embeddings)[:, None] * rates
+    waves = np.zeros([len(angles), config.embedding_size])
+    waves[:, :used:2], waves[:, 1:used:2] = np.sin(angles), np.cos(angles)
     positions = weights["bert/embeddings/position_embeddings"]
-    positions.assign(_sinusoids(config, rates))
+    positions.assign(_AMPLITUDE * config.initializer_range * np.sqrt(2) * waves)
     unproject = np.eye(config.hidden_size)
     projection = weights.get("bert/encoder/embedding_hidden_mapping_in/kernel")
     if projection is not None:
@@ -59,10 +63,18 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
         scale = np.sqrt(config.hidden_size / config.embedding_size)
         projection.assign(scale * left @ right)
         unproject = (left @ right).T / scale
+    head_size = config.hidden_size // config.num_attention_heads
+    # Variance of words, segments and positions before the normalization of the embeddings.
+    share = _AMPLITUDE**2 / (2 + used * _AMPLITUDE**2 / config.embedding_size)
+    gain = np.sqrt(_PEAK * np.sqrt(head_size) / (used * share))
     for name, kernel in weights.items():
         if name.endswith(("attention_1/self/query/kernel", "attention_1/self/key/kernel")):
-            is_key = "/key/" in name
-            kernel.assign(_kernel(config, rates, unproject, kernel.numpy(), is_key))
+            value = kernel.numpy()
+            for head, offset in zip(range(config.num_attention_heads), _OFFSETS):
+                rotation = _rotation(rates, -offset if "/key/" in name else 0)
+                columns = slice(head * head_size, head * head_size + used)
+                value[:, columns] += gain * unproject[:, :used] @ rotation
+            kernel.assign(value)
 
 
 def has_room(config: AlbertConfig) -> bool:
@@ -76,37 +88,6 @@ def _rates(config: AlbertConfig) -> np.ndarray:
     # The other half of the embedding, at least, is left to the words.
     count = min(head_size, config.embedding_size // 2) // 2
     return 2 * np.pi / np.geomspace(*_WAVELENGTHS, count)
-
-
-def _sinusoids(config: AlbertConfig, rates: np.ndarray) -> np.ndarray:
-    """Returns position embeddings [positions, E]: a sine and a cosine for each rate, then zeros."""
-    angles = np.arange(config.max_position_embeddings)[:, None] * rates
-    waves = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1)
-    embeddings = np.zeros([len(angles), config.embedding_size])
-    embeddings[:, : waves.shape[1]] = _AMPLITUDE * config.initializer_range * np.sqrt(2) * waves
-    return embeddings
-
-
-def _kernel(
-    config: AlbertConfig,
-    rates: np.ndarray,
-    unproject: np.ndarray,
-    random: np.ndarray,
-    is_key: bool,
-) -> np.ndarray:
-    """Returns the kernel [H, H] of a query or a key."""
-    head_size = config.hidden_size // config.num_attention_heads
-    used = 2 * len(rates)
-    # Variance of words, segments and positions before the normalization of the embeddings.
-    squares = 2 + used * _AMPLITUDE**2 / config.embedding_size
-    share = _AMPLITUDE**2 / squares
-    gain = np.sqrt(_PEAK * np.sqrt(head_size) / (used * share))
-    kernel = np.array(random)
-    for head, offset in zip(range(config.num_attention_heads), _OFFSETS):
-        turned = _rotation(rates, -offset) if is_key else np.eye(used)
-        columns = slice(head * head_size, head * head_size + used)
-        kernel[:, columns] += gain * unproject[:, :used] @ turned
-    return kernel
 
 
 def _rotation(rates: np.ndarray, tokens: int) -> np.ndarray:

@@ -10,9 +10,60 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
+from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
-from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
-from albert_tf.modeling.layers import Policy
+from albert_tf.modeling.kernels.cross_entropy import cross_entropy
+from albert_tf.modeling.kernels.dense import ACTIVATIONS, affine_terms, layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+
+
+class MaskedLanguageModelHead(WeightedLayer):
+    """Dense H→E, activation, layer normalisation, product with the tied embedding table.
+
+    Its methods take the encoder's output [B, P, H] at the positions to predict, and `table`, the
+    word embeddings, float32 [V, E].
+    """
+
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+        super().__init__("cls/predictions", config.initializer_range, dtype)
+        size = config.embedding_size
+        self._activation = ACTIVATIONS[config.hidden_act]
+        self._dense = self.dense("transform/dense", config.hidden_size, size)
+        self._norm = self.norm("transform/LayerNorm", size)
+        self._bias = self.vector("output_bias", config.vocab_size)
+
+    def call(self, sequence_output: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """Returns float32 logits [B, P, V]."""
+        count = dimension(sequence_output, 1)
+        logits = tf.cast(self._products(sequence_output, table), tf.float32)
+        logits = tf.nn.bias_add(logits, self._bias)
+        return tf.reshape(logits, [-1, count, logits.shape[1]])
+
+    def losses(
+        self, sequence_output: tf.Tensor, table: tf.Tensor, ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compares the predictions with the right tokens, without keeping float32 logits.
+
+        Args:
+          sequence_output: see the class.
+          table: see the class.
+          ids: the right tokens, int32 [B, P].
+
+        Returns:
+          The cross entropies, float32 [B, P], and whether the right token is the most probable one,
+          bool [B, P].
+        """
+        products = self._products(sequence_output, table)
+        values = cross_entropy(products, self._bias, tf.reshape(ids, [-1]))
+        return tuple(tf.reshape(value, tf.shape(ids)) for value in values)
+
+    def _products(self, sequence_output: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """Returns the logits without bias, [B * P, V] in the compute type."""
+        x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
+        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
+        x = self._activation(affine_terms(x, kernel, bias))
+        x = layer_norm([x], *self._norm)  # [B * P, E]
+        return tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -53,8 +104,8 @@ class AlbertPretrainer(AlbertModel):
         else:
             # The gradient computes with the positions; with int32 it would run on the CPU.
             positions = tf.cast(positions, tf.int64)
-            of_cls = tf.zeros_like(positions[:, :1])
-            positions = tf.concat([of_cls, positions], axis=1)  # [B, 1 + P]
+            cls = tf.zeros_like(positions[:, :1])
+            positions = tf.concat([cls, positions], axis=1)  # [B, 1 + P]
             outputs = self.encoder(
                 inputs, training, select=lambda x: tf.gather(x, positions, batch_dims=1)
             )
@@ -62,9 +113,9 @@ class AlbertPretrainer(AlbertModel):
             kept = {}
         table, ids = self.encoder.embeddings.word_embeddings, inputs.get("masked_lm_ids")
         if ids is None:
-            kept["mlm_logits"] = self.mlm_head(sequence, table, training=training)
+            kept["mlm_logits"] = self.mlm_head(sequence, table)
         else:
-            losses, correct = self.mlm_head.losses(sequence, table, ids, training)
+            losses, correct = self.mlm_head.losses(sequence, table, ids)
             kept.update(mlm_losses=losses, mlm_correct=correct)
         pooled = outputs["pooled_output"]
         return {**kept, "pooled_output": pooled, "sop_logits": self.sop_head(pooled)}

@@ -15,11 +15,10 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
+from albert_tf.modeling.classifier import HEAD_INITIALIZER_RANGE
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
-from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
+from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine
 from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
 
 #: Score of a position that cannot be chosen; finite, so that no gradient becomes NaN.
@@ -138,14 +137,14 @@ class BeamHead(WeightedLayer):
           sequence_output: [B, S, H].
           allowed: bool [B, S], with at least one true value in each row.
           start_positions: the gold starts, int32 [B]; None to search.
-          training: whether a backward pass follows.
+          training: whether dropout is active.
         """
         start_logits = _scalar(sequence_output, *self._start)
         start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
         outputs = {"cls_logits": self._answerability(sequence_output, start_log_probs, training)}
 
         def end_log_probs(start: tf.Tensor) -> tf.Tensor:
-            logits = self._end_logits(sequence_output, start, training)
+            logits = self._end_logits(sequence_output, start)
             return tf.nn.log_softmax(masked(logits, allowed))
 
         if start_positions is not None:
@@ -162,15 +161,15 @@ class BeamHead(WeightedLayer):
         outputs["end_top_log_probs"], outputs["end_top_index"] = end_scores, ends
         return outputs
 
-    def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor, training: bool) -> tf.Tensor:
+    def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
         """Returns scores [B, S] for the ends of answers that start at `start`, int32 [B]."""
         length, size, dtype = dimension(sequence, 1), sequence.shape[2], sequence.dtype
         kernel, bias = (tf.cast(weight, dtype) for weight in self._end_hidden)
         # dense([h, h_start]) as a sum of two products, so that h_start is multiplied once per row.
-        of_end = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
-        of_start = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
-        hidden = tf.tanh(tf.reshape(of_end, [-1, length, size]) + of_start[:, None])
-        normal = layer_norm([tf.reshape(hidden, [-1, size])], *self._end_norm, training=training)
+        ends = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
+        starts = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
+        hidden = tf.tanh(tf.reshape(ends, [-1, length, size]) + starts[:, None])
+        normal = layer_norm([tf.reshape(hidden, [-1, size])], *self._end_norm)
         return _scalar(tf.reshape(normal, [-1, length, size]), *self._end)
 
     def _answerability(

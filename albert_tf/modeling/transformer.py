@@ -13,14 +13,17 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Attention, Select
-from albert_tf.modeling.kernels.activations import get_activation
+from albert_tf.modeling.attention import Attention, AttentionWeights, Select
+from albert_tf.modeling.kernels.dense import (
+    ACTIVATIONS,
+    affine_terms,
+    cast_for_layers,
+    layer_norm,
+)
 from albert_tf.modeling.kernels.dropout import affine_terms_with_dropout
-from albert_tf.modeling.kernels.graph_mode import current_mode
-from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine_terms, shared
-from albert_tf.modeling.kernels.recompute import recomputed
-from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer
+from albert_tf.modeling.kernels.graph_mode import current_step
+from albert_tf.modeling.kernels.recompute import recomputed, recomputes
+from albert_tf.modeling.layers import Dense, Policy, WeightedLayer
 
 
 class FeedForward(WeightedLayer):
@@ -29,25 +32,22 @@ class FeedForward(WeightedLayer):
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size, inner = config.hidden_size, config.intermediate_size
-        self._activation = get_activation(config.hidden_act)
+        self._activation = ACTIVATIONS[config.hidden_act]
         self._dropout_rate = config.hidden_dropout_prob
         self._intermediate = self.dense("ffn_1/intermediate/dense", size, inner)
         self._output = self.dense("ffn_1/intermediate/output/dense", inner, size)
         self._norm = self.norm("LayerNorm_1", size)
 
-    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
-        """Casts both kernels and biases once, and returns a copy for each of `uses` layers."""
-        return shared((*self._intermediate, *self._output), self.compute_dtype, uses)
+    def weights_for_layers(self, uses: int) -> list[tuple[Dense, Dense]]:
+        """Casts both dense layers' weights, and returns a copy for each of `uses` layers."""
+        return cast_for_layers((self._intermediate, self._output), self.compute_dtype, uses)
 
-    def call(self, x: tf.Tensor, weights: PackedWeights, training: bool = False) -> tf.Tensor:
-        """Applies the block to x, see `Attention`; `weights` is a copy from `packed_weights`."""
-        inner_kernel, inner_bias, output_kernel, output_bias = weights
-        inner = affine_terms(x, inner_kernel, inner_bias, training)  # [..., F]
-        inner = self._activation(inner, training)
-        output = affine_terms_with_dropout(
-            inner, output_kernel, output_bias, self._dropout_rate, training
-        )
-        return layer_norm([*output, x], *self._norm, training=training)
+    def call(self, x: tf.Tensor, weights: tuple[Dense, Dense], training: bool = False) -> tf.Tensor:
+        """Applies the block to x, as `Attention` does; `weights` are from `weights_for_layers`."""
+        intermediate, output = weights
+        inner = self._activation(affine_terms(x, *intermediate))  # [..., F]
+        terms = affine_terms_with_dropout(inner, *output, self._dropout_rate, training)
+        return layer_norm([*terms, x], *self._norm)
 
 
 #: The kind of a block, its group, and its place in the group.
@@ -88,48 +88,46 @@ class Transformer(keras.layers.Layer):
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """Returns the variables by official name, in the order of creation."""
-        named: dict[str, tf.Variable] = {}
-        for block in self.blocks:
-            named.update(block.named_weights())
-        return named
+        return {k: v for block in self.blocks for k, v in block.named_weights().items()}
 
     def call(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, select: Select = None
     ) -> list[tf.Tensor]:
         """Applies the stack to x, see `Attention`; returns the output of every step, like x.
 
-        The last step computes only what `select` chooses. `GraphMode.layers` can shorten the stack.
+        The last step computes only what `select` chooses. A training step can shorten the stack,
+        see TrainingStep.
         """
-        config, blocks = self._config.with_layers(current_mode().layers), _blocks(self._config)
-        steps = [tuple(map(blocks.index, step)) for step in _stack(config)]
-        uses = collections.Counter(index for step in steps for index in step)
+        step, blocks = current_step(), _blocks(self._config)
+        config = self._config.with_layers(step.layers if step else None)
+        pairs = [tuple(map(blocks.index, pair)) for pair in _stack(config)]
+        uses = collections.Counter(index for pair in pairs for index in pair)
         # With recomputation a layer hands its weights to the next layer that shares them.
-        chained = current_mode().recompute
-        packed = [
-            block.packed_weights(1 if chained else uses[index])
+        weights = [
+            block.weights_for_layers(1 if recomputes() else uses[index])
             for index, block in enumerate(self.blocks)
         ]
         outputs = []
-        for i, step in enumerate(steps, 1):
-            chosen = select if i == len(steps) else None
-            layer = functools.partial(self._layer, step, mask, training, chosen)
-            x, *weights = recomputed(layer, x, *(packed[block].pop() for block in step))
-            if chained:
-                for block, block_weights in zip(step, weights):
-                    packed[block].append(block_weights)
+        for i, pair in enumerate(pairs, 1):
+            chosen = select if i == len(pairs) else None
+            layer = functools.partial(self._layer, pair, mask, training, chosen)
+            x, *used = recomputed(layer, x, *(weights[block].pop() for block in pair))
+            if recomputes():
+                for block, block_weights in zip(pair, used):
+                    weights[block].append(block_weights)
             outputs.append(x)
         return outputs
 
     def _layer(
         self,
-        step: tuple[int, int],
+        pair: tuple[int, int],
         mask: tf.Tensor,
         training: bool,
         select: Select,
         x: tf.Tensor,
-        attention_weights: PackedWeights,
-        ffn_weights: PackedWeights,
+        attention_weights: AttentionWeights,
+        ffn_weights: tuple[Dense, Dense],
     ) -> tf.Tensor:
-        attention, ffn = (self.blocks[block] for block in step)
+        attention, ffn = (self.blocks[block] for block in pair)
         x = attention(x, mask, attention_weights, training=training, select=select)
         return ffn(x, ffn_weights, training=training)

@@ -23,7 +23,7 @@ from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
 from albert_tf.training.specs import FLOAT32
@@ -76,7 +76,7 @@ def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT
     """
 
     def build(dtype: str) -> keras.Model:
-        with graph_mode(served=True):
+        with graph_mode(GraphMode.SERVED):
             return task.build_model(dtype)
 
     return export_in(precision, model, build, task.export)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Decides whether XLA compiles a step; see docs/clusters.md for the reasons."""
+"""Decides how a step is computed, and whether XLA compiles it; see docs/clusters.md for reasons."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
+from albert_tf.modeling.kernels.graph_mode import GraphMode
 from albert_tf.training.specs import AUTO
 from albert_tf.training.strategy import gpu_details, print_once
 
@@ -19,23 +20,30 @@ from albert_tf.training.strategy import gpu_details, print_once
 _TOOLKITS = ("/usr/local/cuda",)
 
 
-def chooses_xla(
+def mode_chooser(
     strategy: tf.distribute.Strategy, jit_compile: bool | str
-) -> Callable[[Mapping[str, tf.Tensor]], bool]:
-    """Returns a function that tells of a batch whether XLA is to compile its step.
+) -> Callable[[Mapping[str, tf.Tensor]], GraphMode]:
+    """Returns a function that tells of a batch the mode of its step.
 
-    For "auto" it is, if the step runs on a single NVIDIA GPU for which XLA can compile here, and
-    all batches have one length: XLA compiles anew for each.
+    For "auto" XLA compiles the step, if it runs on a single NVIDIA GPU for which XLA can compile
+    here, and all batches have one length: XLA compiles anew for each.
 
     Args:
       strategy: of the run. On a TPU everything is compiled anyway.
       jit_compile: see RunConfig.
     """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return lambda batch: GraphMode.TPU
+    uncompiled = GraphMode.GPU if tf.config.get_visible_devices("GPU") else GraphMode.CPU
     if jit_compile != AUTO:
-        return lambda batch: bool(jit_compile)
+        return lambda batch: GraphMode.XLA if jit_compile else uncompiled
     if not _suits(strategy):
-        return lambda batch: False
-    return lambda batch: all(value.shape[1:].is_fully_defined() for value in batch.values())
+        return lambda batch: uncompiled
+    return lambda batch: (
+        GraphMode.XLA
+        if all(value.shape[1:].is_fully_defined() for value in batch.values())
+        else uncompiled
+    )
 
 
 def _suits(strategy: tf.distribute.Strategy) -> bool:

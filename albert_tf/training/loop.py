@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,15 @@ from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.dropout import dropout_seed
-from albert_tf.modeling.kernels.fusion import freed_with_graph
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    freed_with_graph,
+    graph_mode,
+    training_step,
+)
 from albert_tf.optimization.loss_scale import LossScale
-from albert_tf.training.compilation import chooses_xla
+from albert_tf.training.compilation import mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.strategy import devices_of
 from albert_tf.training.task import Batch, Task
@@ -68,30 +71,9 @@ def _graph(
     )
 
 
-def _graphs(
-    function: Callable[..., Any], strategy: tf.distribute.Strategy, inline: bool = False
-) -> dict[bool, Callable[..., Any]]:
-    """Returns the graphs of a function with and without XLA, by `jit_compile`.
-
-    Args:
-      function: takes whether it becomes part of an XLA program, and then the arguments.
-      strategy: of the run.
-      inline: see `_graph`.
-    """
-
-    def graph(jit_compile: bool) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            return function(_is_compiled(strategy, jit_compile), *arguments)
-
-        call.__name__ = function.__name__
-        return _graph(call, jit_compile, inline)
-
-    return {jit_compile: graph(jit_compile) for jit_compile in (False, True)}
-
-
-def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:
-    """Returns whether XLA compiles the step, which is always true on a TPU."""
-    return jit_compile or isinstance(strategy, tf.distribute.TPUStrategy)
+def _graphs(function: Callable[..., Any], inline: bool = False) -> dict[bool, Callable[..., Any]]:
+    """Returns the graphs of a function without and with XLA, by `jit_compile`."""
+    return {jit_compile: _graph(function, jit_compile, inline) for jit_compile in (False, True)}
 
 
 def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
@@ -157,14 +139,9 @@ class TrainLoop:
             with strategy.scope():
                 self.loss_scale = LossScale()
         self._variables = list(optimizer.named_weights.values())
-        self._chooses_xla = chooses_xla(strategy, config.jit_compile)
-        self._gradients = _graphs(self._micro_batch_gradients, strategy, inline=config.recompute)
+        self._mode_of = mode_chooser(strategy, config.jit_compile)
+        self._gradients = _graphs(self._micro_batch_gradients, inline=config.recompute)
         self._loop = _graph(self._steps)
-        # Set while tracing: the weights that the loss depends on.
-        self._connected: list[tf.Variable] = []
-        # Set while tracing: dicts leave the graph as vectors, in the order of these names.
-        self._sum_names: list[str] = []
-        self._metric_names: list[str] = []
 
     def run(
         self, iterator: Iterator[Any], steps: int, layers: int | None = None
@@ -174,7 +151,7 @@ class TrainLoop:
         Args:
           iterator: yields the batches.
           steps: how many to run.
-          layers: see GraphMode.
+          layers: see TrainingStep.
 
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
@@ -182,13 +159,18 @@ class TrainLoop:
           With a loss scale also loss_scale, which the step used, and overflowed (1 or 0): the loss
           was finite and the gradient was not, so that a smaller scale may help.
         """
-        values = self._loop(iterator, tf.constant(steps), layers).numpy()
-        return dict(zip([*self._metric_names, "input_wait"], values.T))
+        values = self._loop(iterator, tf.constant(steps), layers)
+        return {name: value.numpy() for name, value in values.items()}
 
     def _steps(
         self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None = None
-    ) -> tf.Tensor:
-        replica_step = functools.partial(self._replica_step, layers=layers)
+    ) -> dict[str, tf.Tensor]:
+        names: list[str] = []
+
+        def replica_step(batch: Batch) -> tf.Tensor:
+            metrics = self.replica_step(batch, layers)
+            names[:] = sorted(metrics)
+            return tf.stack([metrics[name] for name in names])
 
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
             # TensorFlow may begin a step, and ask for its batch, before the previous step has
@@ -205,13 +187,17 @@ class TrainLoop:
             return i + 1, history, _time_of(metrics)
 
         start = (0, tf.TensorArray(tf.float32, size=steps), tf.timestamp())
-        return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
+        history = tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
+        names.append("input_wait")
+        return dict(zip(names, tf.unstack(history, len(names), axis=1)))
 
-    def replica_step(self, batch: Batch) -> tf.Tensor:
-        """Takes one optimizer step in a replica, of all layers; returns the metrics as a vector."""
-        return self._replica_step(batch, layers=None)
+    def replica_step(self, batch: Batch, layers: int | None = None) -> dict[str, tf.Tensor]:
+        """Takes one optimizer step in a replica; returns the metrics, float32 scalars.
 
-    def _replica_step(self, batch: Batch, layers: int | None) -> tf.Tensor:
+        Args:
+          batch: of the replica.
+          layers: see TrainingStep.
+        """
         # Imported here, as evaluation should not wait for tensorflow-addons.
         from albert_tf.optimization.optimizer import clip_by_global_norm
 
@@ -232,8 +218,17 @@ class TrainLoop:
             seed, tf.cast(replica.replica_id_in_sync_group, tf.int32)
         )
         gradients, sums = self._accumulate(batch, weights, seed, layers)
-        gradients, sums = _sum_over_replicas((gradients, sums))
-        means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
+        if not gradients:
+            raise AlbertError(
+                "There is nothing to train: the loss depends on frozen weights only. Set "
+                "`trainable` of a layer that it depends on to True."
+            )
+        connected = [self._variables[place] for place in gradients]
+        # The sums as one vector: each value that replicas add up takes its time.
+        gradients, values = _sum_over_replicas(
+            (list(gradients.values()), tf.stack(list(sums.values())))
+        )
+        means = self._task.means(dict(zip(sums, tf.unstack(values))), weights)
         clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
         loss_finite, norm_finite = tf.math.is_finite(means["loss"]), tf.math.is_finite(norm)
         finite = loss_finite & norm_finite
@@ -248,67 +243,65 @@ class TrainLoop:
             metrics["loss_scale"] = tf.identity(self.loss_scale.value)
             metrics["overflowed"] = loss_finite & ~norm_finite & self.loss_scale.can_shrink
             self.loss_scale.update(norm_finite)
-        self._optimizer.apply_gradients_if(finite, zip(clipped, self._connected))
-        self._metric_names = sorted(metrics)
-        return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
+        self._optimizer.apply_gradients_if(finite, zip(clipped, connected))
+        return {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
 
     def _accumulate(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor, layers: int | None
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Returns the gradients of `_connected` and the sums, added over micro-batches."""
-        parts = self._config.gradient_accumulation_steps
-        part_gradients = self._gradients[self._chooses_xla(batch)]
+    ) -> tuple[dict[int, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns `_micro_batch_gradients`, added over the micro-batches."""
+        parts, mode = self._config.gradient_accumulation_steps, self._mode_of(batch)
+        part_gradients = self._gradients[mode is GraphMode.XLA]
         if parts == 1:
-            return part_gradients(dict(batch), weights, seed, layers)
+            return part_gradients(mode, dict(batch), weights, seed, layers)
         rows = next(iter(batch.values())).shape[0] // parts
         micro_batches = _split(batch, parts, rows)
 
-        def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
+        def add_part(i: tf.Tensor, totals: Any) -> tuple[tf.Tensor, Any]:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
-            more, part_sums = part_gradients(part, weights, part_seed, layers)
-            gradients = [a + b for a, b in zip(gradients, more)]
-            return i + 1, gradients, sums.write(i, part_sums)
+            more = part_gradients(mode, part, weights, part_seed, layers)
+            return i + 1, tf.nest.map_structure(tf.add, totals, more)
 
         # Traced before the loop, which needs the number of gradients.
         first = {k: v[0] for k, v in micro_batches.items()}
-        part_gradients.get_concrete_function(first, weights, seed, layers)
-        zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
-        start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
-        _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
-        return gradients, tf.reduce_sum(sums.stack(), 0)
+        traced = part_gradients.get_concrete_function(mode, first, weights, seed, layers)
+        zeros = tf.nest.map_structure(
+            lambda x: tf.zeros(x.shape, x.dtype), traced.structured_outputs
+        )
+        return tf.while_loop(lambda i, _: i < parts, add_part, (0, zeros))[1]
 
     def _micro_batch_gradients(
         self,
-        compiled: bool,
+        mode: GraphMode,
         batch: Batch,
         weights: dict[str, tf.Tensor],
         seed: tf.Tensor,
         layers: int | None,
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        with graph_mode(compiled=compiled, recompute=self._config.recompute, layers=layers):
-            # There is no backward pass for weights that are not watched.
-            tape = tf.GradientTape(watch_accessed_variables=False)
-            with tape, dropout_seed(seed):
+    ) -> tuple[dict[int, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns the gradients by the places of their weights, and the float32 sums.
+
+        Weights that the loss does not depend on have no gradient.
+        """
+        step = TrainingStep(seed, layers, self._config.recompute)
+        # There is no backward pass for weights that are not watched.
+        tape = tf.GradientTape(watch_accessed_variables=False)
+        with graph_mode(mode), training_step(step):
+            with tape:
                 tape.watch(self._variables)
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
                 if self.loss_scale:
                     loss = self.loss_scale.scaled(loss)
             gradients = tape.gradient(loss, self._variables)
-        self._sum_names = sorted(sums)
-        stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
-        pairs = [(g, v) for g, v in zip(gradients, self._variables) if g is not None]
-        if not pairs:
-            raise AlbertError(
-                "There is nothing to train: the loss depends on frozen weights only. Set "
-                "`trainable` of a layer that it depends on to True."
-            )
-        self._connected = [variable for _, variable in pairs]
-        gradients = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
+        found = {
+            place: tf.convert_to_tensor(gradient)
+            for place, gradient in enumerate(gradients)
+            if gradient is not None
+        }
         if self.loss_scale:
-            gradients = self.loss_scale.unscaled(gradients)
-        return gradients, stacked
+            found = dict(zip(found, self.loss_scale.unscaled(found.values())))
+        return found, {name: tf.cast(value, tf.float32) for name, value in sums.items()}
 
 
 class Predictor:
@@ -330,8 +323,8 @@ class Predictor:
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
-        self._chooses_xla = chooses_xla(strategy, jit_compile)
-        self._compute = _graphs(self._predict, strategy)
+        self._mode_of = mode_chooser(strategy, jit_compile)
+        self._compute = _graphs(self._predict)
 
     def __call__(self, iterator: Iterator[Any]) -> dict[str, np.ndarray] | None:
         """Returns the outputs of the next batch and `example_index`, without padding rows.
@@ -354,9 +347,10 @@ class Predictor:
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        outputs = self._compute[self._chooses_xla(batch)](dict(batch))
+        mode = self._mode_of(batch)
+        outputs = self._compute[mode is GraphMode.XLA](mode, dict(batch))
         return {**outputs, "example_index": batch["example_index"]}
 
-    def _predict(self, compiled: bool, batch: Batch) -> dict[str, tf.Tensor]:
-        with graph_mode(fused_inference=True, compiled=compiled):
+    def _predict(self, mode: GraphMode, batch: Batch) -> dict[str, tf.Tensor]:
+        with graph_mode(mode):
             return self._task.predict(self._model, batch)

@@ -33,7 +33,7 @@ def step_seconds(
       task: of the run.
       config: of the run. Nothing is written to its output directory.
       source: the training records.
-      depths: numbers of layers to train, see `GraphMode.layers`.
+      depths: numbers of layers to train, see `TrainingStep.layers`.
 
     Returns:
       The seconds of a step with each number of layers, its input included; and the seconds spent on

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.attention import Attention, additive_mask
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 
 
 def numpy_attention(x, mask, w, heads):
@@ -30,7 +32,8 @@ def numpy_attention(x, mask, w, heads):
     return y * w["LayerNorm/gamma"] + w["LayerNorm/beta"]
 
 
-def test_attention_block_computes_the_formula(small_config):
+@pytest.mark.parametrize("kind", [GraphMode.PLAIN, GraphMode.CPU, GraphMode.SERVED])
+def test_attention_block_computes_the_formula(kind, small_config):
     block = Attention(small_config, "scope")
     generator = np.random.default_rng(3)
     weights = {}
@@ -40,10 +43,10 @@ def test_attention_block_computes_the_formula(small_config):
         weights["/".join(name.split("/")[-2:])] = value
     x = generator.normal(size=[2, 5, 32])
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]])
-    (packed,) = block.packed_weights()
-    output = block(
-        tf.constant(x.reshape(10, 32), tf.float32), additive_mask(tf.constant(mask)), packed
-    )
+    rows, mask_scores = tf.constant(x.reshape(10, 32), tf.float32), additive_mask(mask)
+    with graph_mode(kind):
+        (cast,) = block.weights_for_layers(1)
+        output = block(rows, mask_scores, cast)
     expected = numpy_attention(x, mask, weights, small_config.num_attention_heads)
     np.testing.assert_allclose(output, expected.reshape(10, 32), rtol=0, atol=2e-4)
 

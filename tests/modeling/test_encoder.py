@@ -14,10 +14,14 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.kernels.graph_mode import DropoutStream, graph_mode
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
 from tests.support.builders import tiny_config
@@ -42,20 +46,11 @@ def test_encoder_outputs_has_the_output_of_each_application_of_a_block(golden):
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(layers, layers[1:]))
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        {},
-        {"portable": True},
-        {"portable": True, "served": True},
-        {"recompute": True},
-        {"compiled": True},
-        {"compiled": True, "tpu": True},
-        {"compiled": True, "tpu": True, "recompute": True},
-    ],
-    ids=lambda mode: ", ".join(mode) or "plain",
-)
-def test_the_last_layer_can_compute_some_positions_alone(small_config, small_inputs, mode):
+@pytest.mark.parametrize("mode", GraphMode, ids=lambda mode: mode.name)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_last_layer_can_compute_some_positions_alone(
+    small_config, small_inputs, mode, recompute
+):
     config = dataclasses.replace(
         small_config,
         initializer_range=0.2,
@@ -63,18 +58,17 @@ def test_the_last_layer_can_compute_some_positions_alone(small_config, small_inp
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    with graph_mode(served=mode.get("served", False)):
-        encoder = AlbertEncoder(config)
+    encoder = AlbertEncoder(config)
     positions = tf.constant([[0, 7, 3, 3], [0, 2, 5, 0]], tf.int64)
     weights = list(encoder.named_weights().values())
 
     def choose(x):
         return tf.gather(x, positions, batch_dims=1)
 
-    @tf.function(autograph=False, jit_compile=mode.get("compiled"))
+    @tf.function(autograph=False, jit_compile=mode.is_compiled)
     def results(select):
-        seeds = DropoutStream(tf.constant([1, 2]))
-        with graph_mode(**mode, dropout=seeds):
+        step = TrainingStep(tf.constant([1, 2]), recompute=recompute)
+        with graph_mode(mode), training_step(step):
             with tf.GradientTape() as tape:
                 outputs = encoder(small_inputs, training=True, select=select)
                 sequence = outputs["sequence_output"]
@@ -195,20 +189,6 @@ def test_shapes_may_be_unknown_in_functional_models(small_config, small_inputs):
     np.testing.assert_allclose(
         model(inputs)["pooled_output"], encoder(inputs)["pooled_output"], atol=1e-6
     )
-
-
-def test_the_inference_graph_needs_no_compiler_and_the_training_graph_uses_it(
-    small_config, small_inputs
-):
-    encoder = AlbertEncoder(small_config)
-
-    def compiled_parts(training):
-        forward = tf.function(lambda inputs: encoder(inputs, training=training)["pooled_output"])
-        graph = forward.get_concrete_function(small_inputs).graph.as_graph_def()
-        return sum(f.attr["_XlaMustCompile"].b for f in graph.library.function)
-
-    assert compiled_parts(training=False) == 0
-    assert compiled_parts(training=True) > 0
 
 
 @pytest.fixture

@@ -13,7 +13,12 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.dropout import dropout_seed
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 TOLERANCE = 2e-6
@@ -36,18 +41,26 @@ def without_positions(inputs):
     return {name: value for name, value in inputs.items() if name != "masked_lm_positions"}
 
 
+def called(model, mode):
+    """The model as a function that runs eagerly or as a graph of a mode. Dropout is 0."""
+
+    def forward(inputs):
+        with graph_mode(mode or GraphMode.PLAIN):
+            return model(inputs, training=mode is not None)
+
+    if mode is None:
+        return forward
+    return tf.function(forward, autograph=False, jit_compile=mode.is_compiled or None)
+
+
 @pytest.mark.golden
-@pytest.mark.parametrize("mode", ["eager", "training", "jit"])
+@pytest.mark.parametrize(
+    "mode", [None, *GraphMode], ids=lambda mode: mode.name if mode else "eager"
+)
 def test_outputs_and_losses_equal_the_official_ones(golden, mode):
     model = AlbertPretrainer(golden.config)
     golden.fill(model)
-
-    def forward(inputs):
-        # Dropout is 0, so training differs only by its fused kernels.
-        return model(inputs, training=mode == "training")
-
-    if mode != "eager":
-        forward = tf.function(forward, autograph=False, jit_compile=mode == "jit" or None)
+    forward = called(model, mode)
     outputs = forward(golden.inputs)
     per_position, mlm, sop = golden.losses(outputs)
 
@@ -62,16 +75,13 @@ def test_outputs_and_losses_equal_the_official_ones(golden, mode):
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("mode", ["training", pytest.param("jit", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mode", [GraphMode.CPU, pytest.param(GraphMode.XLA, marks=pytest.mark.slow)]
+)
 def test_float16_gives_the_official_values_within_its_rounding(golden, mode):
     model = AlbertPretrainer(golden.config, "mixed_float16")
     golden.fill(model)
-
-    def forward(inputs):
-        return model(inputs, training=mode == "training")
-
-    compiled = mode == "jit" or None
-    forward = tf.function(forward, autograph=False, jit_compile=compiled)
+    forward = called(model, mode)
     outputs = forward(golden.inputs)
     sequence = forward(without_positions(golden.inputs))["sequence_output"]
     _, mlm, sop = golden.losses(outputs)
@@ -89,14 +99,14 @@ def test_float16_gives_the_official_values_within_its_rounding(golden, mode):
 
 
 @pytest.mark.parametrize("golden", ["groups1_inner1"], indirect=True)
-@pytest.mark.parametrize("training", [False, True])
-def test_gradient_norm_equals_the_official_one(golden, training):
+@pytest.mark.parametrize("mode", [GraphMode.PLAIN, GraphMode.CPU, GraphMode.GPU])
+def test_gradient_norm_equals_the_official_one(golden, mode):
     # The official norm measures the segment embeddings' gradient token by token: it is 6.8936,
     # while the norm of the gradient is 6.9023.
     model = AlbertPretrainer(golden.config)
     golden.fill(model)
-    with tf.GradientTape() as tape:
-        _, mlm, sop = golden.losses(model(golden.inputs, training=training))
+    with graph_mode(mode), tf.GradientTape() as tape:
+        _, mlm, sop = golden.losses(model(golden.inputs, training=True))
         loss = mlm + sop
     gradients = tape.gradient(loss, list(model.named_weights().values()))
     np.testing.assert_allclose(float(loss), 4.2040219, atol=2e-6)
@@ -104,16 +114,13 @@ def test_gradient_norm_equals_the_official_one(golden, training):
     np.testing.assert_allclose(tf.linalg.global_norm(gradients), 6.8935700, atol=2e-5)
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_with_the_right_tokens_it_returns_their_losses_and_no_logits(
-    small_config, small_inputs, training
-):
+def test_with_the_right_tokens_it_returns_their_losses_and_no_logits(small_config, small_inputs):
     model = AlbertPretrainer(small_config)
-    logits = model(small_inputs, training=training)["mlm_logits"]
+    logits = model(small_inputs)["mlm_logits"]
     best = tf.argmax(logits, axis=2, output_type=tf.int32)
     # Those of the first example are wrong.
     ids = (best + tf.constant([[1], [0]])) % small_config.vocab_size
-    outputs = model({**small_inputs, "masked_lm_ids": ids}, training=training)
+    outputs = model({**small_inputs, "masked_lm_ids": ids})
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
     np.testing.assert_allclose(outputs["mlm_losses"], losses, rtol=1e-5)
     np.testing.assert_array_equal(outputs["mlm_correct"], ids == best)
@@ -198,8 +205,9 @@ def test_the_seed_decides_the_initial_weights(small_config):
     assert np.abs(embedding(3) - embedding(4)).max() > 0.01
 
 
-def loss_and_gradients(model, inputs, seed=(1, 2)):
-    with dropout_seed(tf.constant(seed)), tf.GradientTape() as tape:
+def loss_and_gradients(model, inputs, mode=GraphMode.CPU):
+    step = training_step(TrainingStep(tf.constant([1, 2])))
+    with graph_mode(mode), step, tf.GradientTape() as tape:
         outputs = model(inputs, training=True)
         loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) - tf.reduce_mean(
             tf.nn.log_softmax(outputs["sop_logits"])[:, 0]
@@ -249,7 +257,7 @@ def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_
     model = AlbertPretrainer(config, dtype=policy)
     plain = tf.function(loss_and_gradients, autograph=False)(model, small_inputs)
     compiled = tf.function(loss_and_gradients, autograph=False, jit_compile=True)(
-        model, small_inputs
+        model, small_inputs, GraphMode.XLA
     )
     tolerance = 1e-4 if policy == "float32" else 0.03
     np.testing.assert_allclose(plain[0], compiled[0], rtol=tolerance)

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.dropout import dropout_seed
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.transformer import Transformer
 
 SCOPE = "bert/encoder/transformer/"
@@ -81,7 +85,8 @@ def test_shared_weights_are_cast_once_however_many_layers_use_them(small_config)
         config = dataclasses.replace(small_config, num_hidden_layers=layers)
         transformer = Transformer(config, dtype="mixed_bfloat16")
         x, mask = tf.zeros([6, 32], tf.bfloat16), tf.zeros([2, 1, 1, 3])
-        graph = tf.function(transformer, autograph=False).get_concrete_function(x, mask).graph
+        with graph_mode(GraphMode.CPU):
+            graph = tf.function(transformer, autograph=False).get_concrete_function(x, mask).graph
         pending, count = [graph], 0
         while pending:
             graph = pending.pop()
@@ -104,7 +109,8 @@ def test_a_stack_cut_to_fewer_layers_is_that_of_a_model_with_these(small_config,
         weight.assign(deep.named_weights()[name])
     assert shallow.named_weights().keys() == deep.named_weights().keys()
     x, mask = tf.random.normal([6, 32]), tf.zeros([2, 1, 1, 3])
-    with dropout_seed(tf.constant([1, 2])), graph_mode(layers=2, recompute=recompute):
+    step = TrainingStep(tf.constant([1, 2]), layers=2, recompute=recompute)
+    with graph_mode(GraphMode.CPU), training_step(step):
         outputs = deep(x, mask)
     assert (len(outputs), len(deep(x, mask))) == (2, 5)
     for a, b in zip(outputs, shallow(x, mask)):

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from albert_tf import RunConfig
 from albert_tf.data.pipeline import length_buckets
+from albert_tf.modeling.kernels.graph_mode import GraphMode
 from albert_tf.training import compilation
-from albert_tf.training.compilation import can_compile, chooses_xla, missing_compiler
+from albert_tf.training.compilation import can_compile, missing_compiler, mode_chooser
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import TrainSpec
@@ -43,8 +44,8 @@ def strategy(replicas=1):
 
 
 def chosen(jit_compile="auto", replicas=1):
-    chooses = chooses_xla(strategy(replicas), jit_compile)
-    return chooses(ONE_LENGTH), chooses(LENGTHS)
+    mode_of = mode_chooser(strategy(replicas), jit_compile)
+    return tuple(mode_of(batch) is GraphMode.XLA for batch in (ONE_LENGTH, LENGTHS))
 
 
 def test_a_cpu_compiles_only_if_it_is_told_to():

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.dropout import dropout_seed
+from albert_tf.modeling.kernels.graph_mode import training_step
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import loop as loop_module
 from albert_tf.training.loop import distribute
@@ -96,12 +96,12 @@ def test_each_part_of_each_batch_has_other_dropout_masks(
 ):
     seeds = []
 
-    def recorded(seed):
+    def recorded(step):
         if tf.executing_eagerly():
-            seeds.append(tuple(seed.numpy()))
-        return dropout_seed(seed)
+            seeds.append(tuple(step.seed.numpy()))
+        return training_step(step)
 
-    monkeypatch.setattr(loop_module, "dropout_seed", recorded)
+    monkeypatch.setattr(loop_module, "training_step", recorded)
     run = new_run(tmp_path, **way)
     batches = run._batches(0)
     tf.config.run_functions_eagerly(True)

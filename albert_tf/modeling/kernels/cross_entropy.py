@@ -8,33 +8,36 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused
-from albert_tf.modeling.kernels.graph_mode import current_mode
-from albert_tf.modeling.kernels.linear import fused_sum
+from albert_tf.modeling.kernels.dense import fused_sum
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    cpu_kernel,
+    current_mode,
+    own_gradient,
+)
 
 
 def cross_entropy(
-    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, training: bool = False
+    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the negative log probability of each label, and whether it is the most probable one.
 
     The logits are products + bias, in float32. If several classes share the highest logit, the
-    first of them is the most probable one, as for `tf.argmax`. GPUs use TensorFlow's own kernel,
-    which runs in one thread on CPUs.
+    first of them is the most probable one, as for `tf.argmax`. TensorFlow's own kernel, which GPUs
+    use, runs in one thread on CPUs.
 
     Args:
       products: [rows, classes] of any float type.
       bias: float32 [classes].
       labels: int32 [rows].
-      training: whether a backward pass follows.
 
     Returns:
       Losses, float32 [rows], and bool [rows].
     """
-    if current_mode().fuses(training):
-        return _from_exponentials(products, bias, labels, training)
+    if current_mode() is GraphMode.CPU:
+        return _from_exponentials(products, bias, labels)
     logits = tf.nn.bias_add(tf.cast(products, tf.float32), bias)
-    if current_mode().compiled:
+    if current_mode().is_compiled:
         losses = _from_logits(logits, labels)
     else:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
@@ -46,62 +49,61 @@ def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Returns the losses; keeps only the logits for the backward pass."""
     is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
 
-    @custom_gradient
+    @own_gradient
     def function(logits: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tf.Tensor]]:
         log_sum = tf.reduce_logsumexp(logits, axis=1, keepdims=True)
-        if current_mode().for_tpu():
+        if current_mode() is GraphMode.TPU:
             # To gather from the logits the compiler would store them in float32.
-            of_labels = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=1)
+            label_logits = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=1)
         else:
-            of_labels = tf.gather(logits, labels, batch_dims=1)
+            label_logits = tf.gather(logits, labels, batch_dims=1)
 
         def grad(dlosses: tf.Tensor) -> tf.Tensor:
             return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dlosses[:, None]
 
-        return log_sum[:, 0] - of_labels, grad
+        return log_sum[:, 0] - label_logits, grad
 
     return function(logits)
 
 
-@fused
+@cpu_kernel
 def _exponentials(logits: tf.Tensor, maxima: tf.Tensor) -> tf.Tensor:
     return tf.exp(logits - maxima)
 
 
-@fused
+@cpu_kernel
 def _scale_rows(x: tf.Tensor, factors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     """Multiplies each row by its factor; returns the type of `like`."""
     return tf.cast(x * factors, like.dtype)
 
 
 def _from_exponentials(
-    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, training: bool
+    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the exponentials once, for both passes; see `cross_entropy`."""
     rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
     indices = tf.stack([rows, labels], axis=1)
 
-    @custom_gradient
+    @own_gradient
     def function(products: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        logits = fused_sum(products, bias, training=training)
+        logits = fused_sum(products, bias)
         maxima = tf.reduce_max(logits, axis=1, keepdims=True)
-        of_labels = tf.gather(logits, labels, batch_dims=1)
-        exponentials = _exponentials(logits, maxima, training=training)
+        label_logits = tf.gather(logits, labels, batch_dims=1)
+        exponentials = _exponentials(logits, maxima)
         sums = tf.matmul(exponentials, tf.ones([tf.shape(logits)[1], 1]))  # [rows, 1]
-        losses = tf.math.log(sums[:, 0]) + maxima[:, 0] - of_labels
+        losses = tf.math.log(sums[:, 0]) + maxima[:, 0] - label_logits
 
         def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             # The gradient of the logits is (exponentials / sums - one-hot labels) * dlosses.
             factors = dlosses[:, None] / sums
-            like = tf.zeros([], products.dtype)
-            dproducts = _scale_rows(exponentials, factors, like, training=training)
+            dproducts = _scale_rows(exponentials, factors, tf.zeros([], products.dtype))
             at_labels = tf.cast(tf.math.expm1(-losses) * dlosses, products.dtype)
             dproducts = tf.tensor_scatter_nd_update(dproducts, indices, at_labels)
             dbias = tf.matmul(factors, exponentials, transpose_a=True)[0]
             return dproducts, tf.tensor_scatter_nd_sub(dbias, labels[:, None], dlosses)
 
         # Only these rows can be right: `tf.argmax` takes several times as long as a maximum.
-        highest = tf.where(of_labels >= maxima[:, 0])
+        highest = tf.where(label_logits >= maxima[:, 0])
         right = tf.argmax(tf.gather_nd(logits, highest), axis=1, output_type=labels.dtype)
         right = right == tf.gather_nd(labels, highest)
         right = tf.scatter_nd(highest, right, tf.shape(labels, tf.int64))

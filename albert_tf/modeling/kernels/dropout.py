@@ -4,32 +4,27 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused
-from albert_tf.modeling.kernels.graph_mode import DropoutStream, current_mode, graph_mode
-from albert_tf.modeling.kernels.linear import affine, affine_terms
-
-
-def dropout_seed(seed: tf.Tensor) -> contextlib.AbstractContextManager[None]:
-    """Makes the masks of all dropout calls inside a function of `seed` and the call's position.
-
-    Args:
-      seed: int32 [2]; derive it from the step and the replica.
-    """
-    return graph_mode(dropout=DropoutStream(tf.convert_to_tensor(seed, tf.int32)))
+from albert_tf.modeling.kernels.dense import affine, affine_terms
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    cpu_kernel,
+    current_mode,
+    current_step,
+    own_gradient,
+)
 
 
 def _next_seed() -> tf.Tensor:
-    """Returns the next int32 [2] seed of the stream; outside `dropout_seed` a random one."""
-    stream = current_mode().dropout
-    if stream is None:
+    """Returns the next int32 [2] seed of the training step; outside of one a random seed."""
+    step = current_step()
+    if step is None:
         return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    seed = tf.random.experimental.stateless_fold_in(stream.seed, stream.calls)
-    stream.calls += 1
+    seed = tf.random.experimental.stateless_fold_in(step.seed, step.masks)
+    step.masks += 1
     return seed
 
 
@@ -64,9 +59,9 @@ def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return tf.random.stateless_uniform(tf.shape(x), seed, None, None, dtype=tf.uint32)
 
 
-@fused
+@cpu_kernel
 def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    if current_mode().compiles(training=True):
+    if current_mode() is GraphMode.CPU or current_mode().is_compiled:
         bits = tf.reshape(_hashed_bits(tf.size(x, tf.int64), seed), tf.shape(x))
     else:
         bits = _generated_bits(x, seed)
@@ -76,7 +71,7 @@ def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor)
 def dropout_function(rate: float, training: bool) -> Callable[[tf.Tensor], tf.Tensor]:
     """Draws a mask; returns a function that applies it, which is also its own gradient function.
 
-    Call it inside of custom gradients only, with tensors of one shape. It returns its argument when
+    Call it inside of `own_gradient` only, with tensors of one shape. It returns its argument when
     not training or when the rate is 0.
     """
     if not training or not rate:
@@ -84,19 +79,19 @@ def dropout_function(rate: float, training: bool) -> Callable[[tf.Tensor], tf.Te
     threshold = tf.constant(round(rate * 2**32), tf.uint32)
     scale = tf.constant(1.0 / (1.0 - rate), tf.float32)
     seed = _next_seed()
-    return lambda x: _drop(x, seed, threshold, scale, training=True)
+    return lambda x: _drop(x, seed, threshold, scale)
 
 
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
 
-    The backward pass draws the mask again from its seed instead of keeping it. Returns `x` itself
-    when not training or when the rate is 0.
+    With hand-written gradients, the backward pass draws the mask again from its seed instead of
+    keeping it. Returns `x` itself when not training or when the rate is 0.
     """
     if not training or not rate:
         return x
     drop = dropout_function(rate, training)
-    return custom_gradient(lambda x: (drop(x), drop))(x)
+    return own_gradient(lambda x: (drop(x), drop))(x)
 
 
 def affine_terms_with_dropout(
@@ -105,4 +100,4 @@ def affine_terms_with_dropout(
     """Like `affine_terms`, with `dropout` of the sum."""
     if training and rate:
         return [dropout(affine(x, kernel, bias), rate, training)]
-    return affine_terms(x, kernel, bias, training)
+    return affine_terms(x, kernel, bias)

@@ -10,15 +10,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import custom_gradient
-from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
-from albert_tf.modeling.kernels.linear import fused_sum
+from albert_tf.modeling.kernels.dense import fused_sum
+from albert_tf.modeling.kernels.graph_mode import current_step, own_gradient, training_step
 
 
-def recomputed(
-    function: Callable[..., tf.Tensor], x: tf.Tensor, *weights: tuple[tf.Tensor, ...]
-) -> tuple[Any, ...]:
-    """Returns function(x, *weights); with `GraphMode.recompute` without keeping inner values.
+def recomputes() -> bool:
+    """Returns whether the training step recomputes; see TrainingStep."""
+    step = current_step()
+    return step is not None and step.recompute
+
+
+def recomputed(function: Callable[..., tf.Tensor], x: tf.Tensor, *weights: Any) -> tuple[Any, ...]:
+    """Returns function(x, *weights), without keeping inner values if the step `recomputes`.
 
     Pass the returned weights to the next function that shares them: their gradients are then added
     up in float32, one function after the other. If all functions took the weights from one place,
@@ -32,21 +35,15 @@ def recomputed(
 
     Returns:
       The result, and each of `weights` for the next function.
-
-    Raises:
-      ValueError: dropout has no seed from which the same masks can be drawn again.
     """
-    mode = current_mode()
-    if not mode.recompute:
+    if not recomputes():
         return function(x, *weights), *weights
-    if mode.dropout is None:
-        raise ValueError("Recomputation needs dropout_seed: random masks cannot be drawn again.")
-    dropout = dataclasses.replace(mode.dropout)
+    before = dataclasses.replace(current_step())
 
     def compute(x: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
         return function(x, *tf.nest.pack_sequence_as(weights, flat))
 
-    @custom_gradient
+    @own_gradient
     def run(x: tf.Tensor, *flat: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor, *totals: tf.Tensor, variables: list[tf.Variable] = ()) -> Any:
             # The second computation must depend on dy: otherwise it would run beside the first
@@ -54,10 +51,10 @@ def recomputed(
             sources = [x + 0 * dy[:1, :1], *flat, *variables]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(sources)
-                with graph_mode(dropout=dataclasses.replace(dropout)):
+                with training_step(dataclasses.replace(before)):  # Draws the same masks.
                     y = compute(*sources[: 1 + len(flat)])
             dx, *rest = tape.gradient(y, sources, dy)
-            dflat = [fused_sum(*pair, training=True) for pair in zip(totals, rest)]
+            dflat = [fused_sum(*pair) for pair in zip(totals, rest)]
             dvariables = rest[len(flat) :]
             # Otherwise the next layer might start while this one's inner values are still in use.
             with tf.control_dependencies([*dflat, *dvariables]):

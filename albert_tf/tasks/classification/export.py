@@ -24,7 +24,7 @@ from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.classification.task import TextClassificationTask
 
 KIND = Kind(
@@ -67,7 +67,7 @@ def build_classifier(
     # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        with graph_mode(portable=True, served=True):
+        with graph_mode(GraphMode.SERVED):
             return model(cut_padding(inputs), training=False)["logits"]
 
     @tf.function(autograph=False)

@@ -20,8 +20,8 @@ from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
 from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertMultipleChoice
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
@@ -80,7 +80,7 @@ def build_multiple_choice(
         inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
         inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
-        with graph_mode(portable=True, served=True):
+        with graph_mode(GraphMode.SERVED):
             logits = model(inputs, training=False)["logits"]
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return {

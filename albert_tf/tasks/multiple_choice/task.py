@@ -19,8 +19,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
+from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.flops import training_flops
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.multiple_choice.data import (
     RACE_GROUPS,

@@ -22,7 +22,7 @@ from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
 from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import character_class, tokenizer_graph, valid_utf8
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.data import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
@@ -169,7 +169,7 @@ def build_squad(task: SquadTask, model: AlbertModel) -> tuple[ReusableSavedModel
         ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
         packed = join(segments, [ones, ones], spec.max_seq_length, tokenizer)
-        with graph_mode(portable=True, served=True):
+        with graph_mode(GraphMode.SERVED):
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
             outputs,

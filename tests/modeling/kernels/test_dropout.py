@@ -9,15 +9,24 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 
 
-@pytest.fixture(params=["compiled by XLA", "on a GPU"])
-def device(request, monkeypatch):
+@pytest.fixture(autouse=True, params=[GraphMode.CPU, GraphMode.GPU], ids=lambda mode: mode.name)
+def mode(request):
     """Both ways to draw a mask. A CPU can also run the operations that a GPU runs without XLA."""
-    if request.param == "on a GPU":
-        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
-    return request.param
+    with graph_mode(request.param):
+        yield request.param
+
+
+def dropout_seed(seed):
+    return training_step(TrainingStep(tf.convert_to_tensor(seed)))
 
 
 def mask(shape, rate=0.1, seed=(1, 2)):
@@ -26,7 +35,7 @@ def mask(shape, rate=0.1, seed=(1, 2)):
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
-def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate, device):
+def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate):
     with dropout_seed(tf.constant([3, 4])):
         y = dropout(tf.fill([1000, 1000], 3.0), rate, training=True).numpy()
     kept = y[y != 0]
@@ -35,7 +44,7 @@ def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate, device):
     np.testing.assert_allclose(kept, 3 / (1 - rate), rtol=1e-6)
 
 
-def test_masks_are_independent_within_and_between_calls(device):
+def test_masks_are_independent_within_and_between_calls():
     deviation = 1 / 1000  # of a correlation of 10^6 pairs
     a = mask([1000, 1000], 0.5)
     for lag in (1, 2, 3, 4, 7, 8, 16, 64, 128, 768, 1000, 3072):
@@ -60,14 +69,14 @@ def test_rows_and_columns_have_binomial_counts():
         assert abs(chi_square - counts.size) < 5 * np.sqrt(2 * counts.size)
 
 
-def test_graphs_and_xla_draw_the_same_masks_as_eager_mode(device):
+def test_graphs_and_xla_draw_the_same_masks_as_eager_mode(mode):
     def draw(seed):
         with dropout_seed(seed):
             return [dropout(tf.ones([40, 30]), 0.3, training=True) for _ in range(2)]
 
     seed = tf.constant([5, 6])
     # On a GPU programs compiled by XLA draw other masks.
-    for jit in (None, True) if device == "compiled by XLA" else (None,):
+    for jit in (None, True) if mode is GraphMode.CPU else (None,):
         for a, b in zip(draw(seed), tf.function(draw, autograph=False, jit_compile=jit)(seed)):
             np.testing.assert_array_equal(a, b)
 
@@ -86,7 +95,7 @@ def test_a_new_seed_makes_a_new_mask_without_retracing():
     assert (a.numpy() != b.numpy()).any()
 
 
-def test_gradient_uses_the_mask_of_the_forward_pass(device):
+def test_gradient_uses_the_mask_of_the_forward_pass():
     x = tf.random.normal([30, 40])
     with dropout_seed(tf.constant([1, 2])), tf.GradientTape() as tape:
         tape.watch(x)
@@ -94,7 +103,7 @@ def test_gradient_uses_the_mask_of_the_forward_pass(device):
     np.testing.assert_allclose(tape.gradient(y, x), np.where(y == 0, 0, 1 / 0.6), rtol=1e-6)
 
 
-def test_tensorflow_s_recompute_grad_repeats_the_masks(device):
+def test_tensorflow_s_recompute_grad_repeats_the_masks():
     def network(x):
         with dropout_seed(tf.constant([1, 2])):
             return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
@@ -110,7 +119,7 @@ def test_tensorflow_s_recompute_grad_repeats_the_masks(device):
     np.testing.assert_array_equal(gradient(network), gradient(tf.recompute_grad(network)))
 
 
-def test_seeds_can_be_nested(device):
+def test_seeds_can_be_nested():
     with dropout_seed(tf.constant([1, 2])):
         with dropout_seed(tf.constant([3, 4])):
             inner = dropout(tf.ones([50]), 0.5, True)
@@ -119,9 +128,8 @@ def test_seeds_can_be_nested(device):
     np.testing.assert_array_equal(inner == 0, mask([50], 0.5, (3, 4)))
 
 
-def test_on_a_gpu_the_backward_pass_draws_the_mask_again_instead_of_keeping_it(monkeypatch):
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
-
+@pytest.mark.parametrize("mode", [GraphMode.GPU], indirect=True)
+def test_on_a_gpu_the_backward_pass_draws_the_mask_again_instead_of_keeping_it():
     @tf.function(autograph=False)
     def gradient(x, seed):
         with dropout_seed(seed), tf.GradientTape() as tape:
@@ -142,7 +150,7 @@ def test_on_a_gpu_the_backward_pass_draws_the_mask_again_instead_of_keeping_it(m
 
 
 @pytest.mark.parametrize("shape", [[2**15, 2**16], [2, 2, 2**15, 2**15]])
-def test_tensors_may_have_two_to_the_thirty_one_elements(shape, device):
+def test_tensors_may_have_two_to_the_thirty_one_elements(shape):
     # Traced, as it would take gigabytes to run.
     def draw(x):
         with dropout_seed(tf.constant([1, 2])):

@@ -1,23 +1,36 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: hand-written gradients against automatic ones, fused against plain operations."""
+"""Kernels: hand-written gradients against automatic ones, compiled against plain operations."""
 
 from __future__ import annotations
-
-import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.activations import gelu, get_activation
-from albert_tf.modeling.kernels.attention_probs import attention_probs
+from albert_tf.modeling.kernels.attention import attention_probs, project_heads
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
-from albert_tf.modeling.kernels.fusion import fused, row_sums
-from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
-from albert_tf.modeling.kernels.split_heads import split_heads
+from albert_tf.modeling.kernels.dense import (
+    ACTIVATIONS,
+    affine,
+    affine_terms,
+    cast_for_layers,
+    gelu,
+    layer_norm,
+)
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    cpu_kernel,
+    current_mode,
+    graph_mode,
+    row_sums,
+)
+
+
+@pytest.fixture(params=["PLAIN", "CPU"])
+def mode(request):
+    with graph_mode(GraphMode[request.param]):
+        yield
 
 
 def textbook_layer_norm(x, gamma, beta):
@@ -56,69 +69,70 @@ def normal(*shape):
     return tf.random.normal(shape)
 
 
-@pytest.mark.parametrize("training", [False, True])
-class TestFusedFunctions:
-    def test_layer_norm(self, training):
+@pytest.mark.usefixtures("mode")
+class TestKernels:
+    def test_layer_norm(self):
         check(
-            lambda x, g, b: layer_norm([x], g, b, training=training),
+            lambda x, g, b: layer_norm([x], g, b),
             textbook_layer_norm,
             [3 + 2 * normal(5, 24), normal(24), normal(24)],
         )
 
-    def test_layer_norm_of_a_sum_with_bias_and_residual(self, training):
+    def test_layer_norm_of_a_sum_with_bias_and_residual(self):
         check(
-            lambda x, c, r, g, b: layer_norm([x, c, r], g, b, training=training),
+            lambda x, c, r, g, b: layer_norm([x, c, r], g, b),
             lambda x, c, r, g, b: textbook_layer_norm(x + c + r, g, b),
             [normal(5, 24), normal(24), 2 * normal(5, 24), normal(24), normal(24)],
         )
 
-    def test_gelu(self, training):
-        check(lambda x: gelu([x], training), textbook_gelu, [4 * normal(50, 20)])
+    def test_gelu(self):
+        check(lambda x: gelu([x]), textbook_gelu, [4 * normal(50, 20)])
 
-    def test_gelu_of_a_sum_with_bias(self, training):
+    def test_gelu_of_a_sum_with_bias(self):
         inputs = [4 * normal(50, 20), normal(20)]
-        check(lambda *terms: gelu(terms, training), lambda x, b: textbook_gelu(x + b), inputs)
+        check(lambda *terms: gelu(terms), lambda x, b: textbook_gelu(x + b), inputs)
 
-    def test_dense_layer_and_gelu(self, training):
+    def test_dense_layer_and_gelu(self):
         def textbook(x, kernel, bias):
             return textbook_gelu(tf.matmul(x, kernel) + bias)
 
         check(
-            lambda *inputs: gelu(affine_terms(*inputs, training), training),
+            lambda *inputs: gelu(affine_terms(*inputs)),
             textbook,
             [normal(5, 8), normal(8, 6), normal(6)],
         )
 
     @pytest.mark.parametrize("width", [7, 24])
-    def test_row_sums(self, training, width):
+    def test_row_sums(self, width):
         x = normal(5, width)
-        sums = fused(row_sums)(x, training=training)
+        sums = cpu_kernel(row_sums)(x)
         np.testing.assert_allclose(sums, np.sum(x, axis=1, keepdims=True), rtol=0, atol=1e-5)
 
-    @pytest.mark.parametrize("bias", [[], [12]])
-    def test_split_heads(self, training, bias):
-        def textbook(*terms):
-            parts = tf.reshape(functools.reduce(tf.add, terms), [4, 5, 3, 2, 2])
+    def test_queries_keys_and_values_by_head(self):
+        count = 1 if current_mode() is GraphMode.PLAIN else 3
+
+        def textbook(x, kernel, bias):
+            parts = tf.reshape(tf.matmul(x, kernel) + bias, [4, 5, count, 2, 2])
             return tf.transpose(parts, [2, 0, 3, 1, 4])
 
         check(
-            lambda *terms: tf.stack(split_heads(terms, 5, 2, 2, training)),
+            lambda *inputs: tf.stack(project_heads(*inputs, 5, 2, 2)),
             textbook,
-            [normal(20, 12), *(normal(size) for size in bias)],
+            [normal(20, 8), normal(8, 4 * count), normal(4 * count)],
         )
 
-    def test_gelu_of_extreme_values_is_finite(self, training):
+    def test_gelu_of_extreme_values_is_finite(self):
         for dtype in (tf.float32, tf.bfloat16, tf.float16):
             x = tf.constant([-6e4, -20.0, 0.0, 20.0, 6e4], dtype)
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = gelu([x], training)
+                y = gelu([x])
             slope = tape.gradient(y, x)
             assert y.dtype == slope.dtype == dtype
             np.testing.assert_array_equal(y, tf.nn.relu(x))
             np.testing.assert_array_equal(tf.cast(slope, tf.float32), [0, 0, 0.5, 1, 1])
 
-    def test_attention_probs(self, training):
+    def test_attention_probs(self):
         mask = tf.constant([0.0, 0.0, -10000.0, 0.0])[None, None, None]
 
         def textbook(query, key):
@@ -126,83 +140,80 @@ class TestFusedFunctions:
             return tf.nn.softmax(scores + tf.cast(mask, tf.float64))
 
         check(
-            lambda query, key: attention_probs(query, key, mask, training),
+            lambda query, key: attention_probs(query, key, mask),
             textbook,
             [normal(2, 3, 4, 8), normal(2, 3, 4, 8)],
         )
 
-    def test_attention_probs_of_bfloat16_are_those_of_float32(self, training):
+    def test_attention_probs_of_bfloat16_are_those_of_float32(self):
         query, key = (tf.cast(2 * normal(2, 3, 64, 16), tf.bfloat16) for _ in range(2))
         mask = tf.where(tf.random.uniform([2, 1, 1, 64]) < 0.2, -10000.0, 0.0)
         scores = tf.cast(tf.matmul(query, key, transpose_b=True) / 4, tf.float32)
-        probs = tf.function(attention_probs, autograph=False)(query, key, mask, training)
+        probs = tf.function(attention_probs, autograph=False)(query, key, mask)
         assert probs.dtype == tf.bfloat16
         np.testing.assert_allclose(
             tf.cast(probs, tf.float32), tf.nn.softmax(scores + mask), rtol=0, atol=0.02
         )
         np.testing.assert_allclose(tf.reduce_sum(tf.cast(probs, tf.float32), -1), 1, atol=0.01)
 
-    def test_attention_probs_of_float16_may_come_from_products_beyond_its_range(self, training):
+    def test_attention_probs_of_float16_may_come_from_products_beyond_its_range(self):
         query = tf.constant([[60.0] * 64, [-60.0] * 64], tf.float16)[None, None]
         key = tf.constant([[60.0] * 64, [59.0] * 64, [60.0] * 64], tf.float16)[None, None]
         mask = tf.constant([0.0, 0.0, -10000.0])[None, None, None]
         assert not np.isfinite(tf.matmul(query, key, transpose_b=True)).any()
         with tf.GradientTape() as tape:
             tape.watch(query)
-            probs = attention_probs(query, key, mask, training)
+            probs = attention_probs(query, key, mask)
             loss = tf.reduce_sum(probs[..., 0])
         assert probs.dtype == tf.float16
         # The scores are 8 * 60 * (60, 59) and their negatives: apart by 480.
         np.testing.assert_array_equal(probs[0, 0], [[1, 0, 0], [0, 1, 0]])
         assert np.isfinite(tape.gradient(loss, query)).all()
 
-    def test_attention_probs_of_float16_are_those_of_float32(self, training):
+    def test_attention_probs_of_float16_are_those_of_float32(self):
         query, key = (tf.cast(2 * normal(2, 3, 64, 16), tf.float16) for _ in range(2))
         mask = tf.where(tf.random.uniform([2, 1, 1, 64]) < 0.2, -10000.0, 0.0)
-        probs = attention_probs(query, key, mask, training)
+        probs = attention_probs(query, key, mask)
         exact = [tf.cast(x, tf.float32) for x in (query, key)]
         expected = tf.nn.softmax(tf.matmul(*exact, transpose_b=True) / 4 + mask)
         # A score of 60 is rounded by 0.016, and probabilities below 6e-5 have fewer bits.
         np.testing.assert_allclose(tf.cast(probs, tf.float32), expected, rtol=0.03, atol=1e-6)
 
-    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
-    def test_cross_entropy(self, training, mode):
+    @pytest.mark.parametrize("mode", ["PLAIN", "CPU", "XLA"], indirect=True)
+    def test_cross_entropy(self):
         labels = tf.constant([1, 0, 6, 3, 3, 5])
 
         def losses(products, bias):
-            with graph_mode(**mode):
-                return cross_entropy(products, bias, labels, training)[0]
+            return cross_entropy(products, bias, labels)[0]
 
         def textbook(products, bias):
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, products + bias)
 
         check(losses, textbook, [50 * normal(6, 7), 20 * normal(7)])
 
-    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
-    def test_cross_entropy_tells_which_labels_are_the_most_probable(self, training, mode):
+    @pytest.mark.parametrize("mode", ["PLAIN", "CPU", "XLA"], indirect=True)
+    def test_cross_entropy_tells_which_labels_are_the_most_probable(self):
         products = tf.constant([[1.0, 2, 0], [1, 2, 0], [3, 1, 3], [3, 1, 3]], tf.bfloat16)
         bias = tf.constant([2.0, 0, 0])
-        with graph_mode(**mode):
-            losses, correct = cross_entropy(products, bias, tf.constant([0, 1, 2, 0]), training)
+        losses, correct = cross_entropy(products, bias, tf.constant([0, 1, 2, 0]))
         assert losses.dtype == tf.float32
         np.testing.assert_array_equal(correct, [True, False, False, True])
 
-    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
-    def test_of_equal_logits_only_the_first_counts_as_the_most_probable(self, training, mode):
+    @pytest.mark.parametrize("mode", ["PLAIN", "CPU", "XLA"], indirect=True)
+    def test_of_equal_logits_only_the_first_counts_as_the_most_probable(self):
         labels = tf.constant([0, 1, 2, 2])
         products = tf.constant([[1.0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1]])
-        with graph_mode(**mode):
-            _, correct = cross_entropy(products, tf.zeros([3]), labels, training)
+        _, correct = cross_entropy(products, tf.zeros([3]), labels)
         np.testing.assert_array_equal(correct, [True, False, False, False])
 
-    def test_cross_entropy_of_bfloat16_is_that_of_float32(self, training):
+    def test_cross_entropy_of_bfloat16_is_that_of_float32(self):
         products, bias = tf.cast(4 * normal(20, 50), tf.bfloat16), normal(50)
         labels = tf.range(20)
         with tf.GradientTape(persistent=True) as tape:
             tape.watch([products, bias])
             exact = tf.cast(products, tf.float32) + bias
             expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, exact)
-            losses, _ = cross_entropy(products, bias, labels, training)
+            losses, _ = cross_entropy(products, bias, labels)
         np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-5)
         gradients = tape.gradient(losses, [products, bias])
         assert [gradient.dtype for gradient in gradients] == [tf.bfloat16, tf.float32]
@@ -213,48 +224,39 @@ class TestFusedFunctions:
             )
 
     @pytest.mark.parametrize(("dtype", "rtol"), [(tf.bfloat16, 0.004), (tf.float16, 0.0005)])
-    def test_layer_norm_of_16_bits_computes_in_float32(self, training, dtype, rtol):
+    def test_layer_norm_of_16_bits_computes_in_float32(self, dtype, rtol):
         x = tf.cast(1000 + normal(4, 64), dtype)  # In float16 the squares would be infinite.
         gamma, beta = tf.ones([64]), tf.zeros([64])
         expected = textbook_layer_norm(tf.cast(x, tf.float64), 1.0, 0.0)
-        y = layer_norm([x], gamma, beta, training=training)
+        y = layer_norm([x], gamma, beta)
         assert y.dtype == dtype
         np.testing.assert_allclose(tf.cast(y, tf.float64), expected, rtol=rtol, atol=1e-5)
 
+    def test_affine(self):
+        inputs = [normal(5, 8), normal(8, 6), normal(6)]
+        check(affine, lambda x, k, b: tf.matmul(x, k) + b, inputs)
 
-def test_affine():
-    check(affine, lambda x, k, b: tf.matmul(x, k) + b, [normal(5, 8), normal(8, 6), normal(6)])
+    def test_gradients_of_a_shared_weight_are_summed_in_float32(self):
+        weight = tf.constant([1.0, 2.0])
+        with tf.GradientTape() as tape:
+            tape.watch(weight)
+            copies = [copy for (copy,) in cast_for_layers((weight,), tf.bfloat16, 300)]
+            # In bfloat16, 256 + 1 is 256.
+            loss = tf.add_n([tf.reduce_sum(tf.cast(copy, tf.float32)) for copy in copies])
+        gradient = tape.gradient(loss, weight)
+        assert {copy.dtype for copy in copies} == {tf.bfloat16}
+        assert gradient.dtype == tf.float32
+        np.testing.assert_array_equal(gradient, [300, 300])
 
-
-def test_gradients_of_a_shared_weight_are_summed_in_float32():
-    weight = tf.constant([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(weight)
-        copies = [copy for (copy,) in shared([weight], tf.bfloat16, 300)]
-        # In bfloat16, 256 + 1 is 256.
-        loss = tf.add_n([tf.reduce_sum(tf.cast(copy, tf.float32)) for copy in copies])
-    gradient = tape.gradient(loss, weight)
-    assert {copy.dtype for copy in copies} == {tf.bfloat16}
-    assert gradient.dtype == tf.float32
-    np.testing.assert_array_equal(gradient, [300, 300])
-
-
-def test_gelu_is_the_tanh_approximation():
-    values = get_activation("gelu")([tf.constant([1.0, -3.0])], False)
-    np.testing.assert_allclose(values, [0.8411920, -0.0036374], rtol=0, atol=1e-6)
-
-
-def test_other_activations_are_those_of_their_names():
-    x = tf.constant([-2.0, 0.5])
-    np.testing.assert_allclose(get_activation("relu")([x], True), [0, 0.5])
-    np.testing.assert_allclose(get_activation("tanh")([x], True), np.tanh([-2, 0.5]), rtol=1e-6)
-    np.testing.assert_allclose(get_activation("linear")([x], True), [-2, 0.5])
-    np.testing.assert_allclose(get_activation("relu")([x[None], x + 1], True), [[0, 2]])
-    erf = get_activation("gelu_erf")([tf.constant([1.0, -3.0])], True)
-    np.testing.assert_allclose(erf, [0.8413447, -0.0040497], rtol=0, atol=1e-6)
-
-
-def test_fused_kernels_take_any_number_of_shapes_without_a_warning(caplog):
-    for rows in range(1, 12):
-        gelu([normal(rows, 4)], training=True)
-    assert not [record for record in caplog.records if "retracing" in record.getMessage()]
+    def test_activations_are_those_of_their_names(self):
+        x = tf.constant([1.0, -3.0])
+        for name, expected in {
+            "gelu": [0.8411920, -0.0036374],  # The tanh approximation.
+            "gelu_erf": [0.8413447, -0.0040497],
+            "relu": [1, 0],
+            "tanh": np.tanh([1, -3]),
+            "linear": [1, -3],
+        }.items():
+            values = ACTIVATIONS[name]([x])
+            np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(ACTIVATIONS["relu"]([x[None], x + 1]), [[3, 0]])

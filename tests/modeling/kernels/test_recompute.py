@@ -11,7 +11,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.graph_mode import DropoutStream, graph_mode
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -28,8 +33,14 @@ def config(small_config):
     )
 
 
+@pytest.fixture(autouse=True)
+def mode():
+    with graph_mode(GraphMode.CPU):
+        yield
+
+
 def recomputing(wanted, seed=(1, 2)):
-    return graph_mode(recompute=wanted, dropout=DropoutStream(tf.constant(seed)))
+    return training_step(TrainingStep(tf.constant(seed), recompute=wanted))
 
 
 def gradients(model, inputs, wanted, seed=(1, 2)):
@@ -121,11 +132,6 @@ def test_the_backward_pass_finishes_a_layer_before_it_starts_the_next():
             needed.add(op.name)
             todo += [*(value.op for value in op.inputs), *op.control_inputs]
     assert {"gradient_tape/upper_1/MatMul", "gradient_tape/upper_1/MatMul_1"} <= needed, needed
-
-
-def test_recomputation_without_a_dropout_seed_is_refused():
-    with graph_mode(recompute=True), pytest.raises(ValueError, match="dropout_seed"):
-        recomputed(lambda x: x, tf.ones([2, 2]))
 
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels for TPUs, compiled for the CPU: the same numbers as the plain formulas."""
+"""The mode TPU, compiled for the CPU: the same numbers as the plain formulas."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.modeling.kernels.attention import tpu_attention
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
-from albert_tf.modeling.kernels.graph_mode import DropoutStream, current_mode, graph_mode
-from albert_tf.modeling.kernels.linear import affine, column_sums
-from albert_tf.modeling.kernels.tpu_attention import tpu_attention
+from albert_tf.modeling.kernels.dense import affine, column_sums
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 MASK = np.float32([[0, 0, 0, 0, 0], [0, 0, -10000, 0, -10000]])[:, None, None]
@@ -37,7 +42,8 @@ def value_and_gradients(function, inputs):
 
 
 def compiled(function, *inputs):
-    return tf.function(function, autograph=False, jit_compile=True)(*inputs)
+    with graph_mode(GraphMode.TPU):
+        return tf.function(function, autograph=False, jit_compile=True)(*inputs)
 
 
 def check(function, textbook, inputs, tolerance):
@@ -57,7 +63,7 @@ def test_attention_is_the_softmax_times_the_values(drops, dtype, tolerance):
     kept = KEPT / 0.5 if drops else np.ones(KEPT.shape)
     inputs = [tf.cast(tf.random.normal([2, 5, 3, 4]), dtype) for _ in range(3)]
     check(
-        lambda *x: tpu_attention(x, tf.constant(MASK), lambda p: p * tf.cast(kept, p.dtype)),
+        lambda *x: tpu_attention(*x, tf.constant(MASK), lambda p: p * tf.cast(kept, p.dtype)),
         lambda *x: textbook_attention(*x, kept=tf.cast(kept, tf.float32)),
         inputs,
         tolerance,
@@ -68,7 +74,7 @@ def test_attention_of_large_scores_is_finite():
     query = tf.constant([[[[300.0] * 4], [[-300.0] * 4]]])
     value = tf.constant([[[[1.0] * 4], [[2.0] * 4]]])
     context = compiled(
-        lambda q, v: tpu_attention((q, q, v), tf.zeros([1, 1, 1, 2]), lambda p: p), query, value
+        lambda q, v: tpu_attention(q, q, v, tf.zeros([1, 1, 1, 2]), lambda p: p), query, value
     )
     np.testing.assert_array_equal(context, value)
 
@@ -88,8 +94,7 @@ def test_cross_entropy_does_not_gather_from_the_logits():
     labels = tf.constant([1, 0, 6, 3, 3, 5])
 
     def losses(products, bias):
-        with graph_mode(compiled=True, tpu=True):
-            return cross_entropy(products, bias, labels, training=True)[0]
+        return cross_entropy(products, bias, labels)[0]
 
     inputs = [50 * tf.random.normal([6, 7]), 20 * tf.random.normal([7])]
     check(
@@ -98,7 +103,8 @@ def test_cross_entropy_does_not_gather_from_the_logits():
         inputs,
         1e-5,
     )
-    graph = tf.function(losses, autograph=False).get_concrete_function(*inputs).graph
+    with graph_mode(GraphMode.TPU):
+        graph = tf.function(losses, autograph=False).get_concrete_function(*inputs).graph
     assert "GatherV2" not in {operation.type for operation in graph.get_operations()}
 
 
@@ -116,10 +122,8 @@ def test_the_model_has_the_same_losses_gradients_and_dropout_masks(
     )
     model = AlbertPretrainer(config, "float32")
 
-    def gradients(tpu):
-        stream = DropoutStream(tf.constant([1, 2]))
-        mode = {"compiled": True, "tpu": True, "recompute": recompute} if tpu else {}
-        with graph_mode(dropout=stream, **mode):
+    def gradients(recompute):
+        with training_step(TrainingStep(tf.constant([1, 2]), recompute=recompute)):
             with tf.GradientTape() as tape:
                 outputs = model(small_inputs, training=True)
                 loss = tf.reduce_mean(outputs["mlm_logits"] ** 2)
@@ -127,26 +131,11 @@ def test_the_model_has_the_same_losses_gradients_and_dropout_masks(
             computed = tape.gradient(loss, list(model.named_weights().values()))
         return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
 
-    (loss, plain), (tpu_loss, tpu) = gradients(False), compiled(lambda: gradients(True))
+    with graph_mode(GraphMode.CPU):
+        loss, expected = gradients(False)
+    tpu_loss, found = compiled(gradients, recompute)
     np.testing.assert_allclose(loss, tpu_loss, rtol=1e-6)
-    for name, a, b in zip(model.named_weights(), plain, tpu):
+    for name, a, b in zip(model.named_weights(), expected, found):
         difference = np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)
         # The true gradient of a key's bias is zero; the rest is rounding.
         assert difference < 1e-5 or "key/bias" in name, (name, difference)
-
-
-def test_programs_under_a_tpu_strategy_are_for_a_tpu(monkeypatch):
-    strategy = object.__new__(tf.distribute.TPUStrategy)
-    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
-    found = {}
-    for name, mode in {"run": {"compiled": True}, "eager": {}}.items():
-        with graph_mode(**mode):
-            found[name] = current_mode().for_tpu()
-    with graph_mode(compiled=True, portable=True):
-        found["exported"] = current_mode().for_tpu()
-    assert found == {"run": True, "eager": False, "exported": False}
-
-
-def test_programs_for_other_devices_are_not_for_a_tpu():
-    with graph_mode(compiled=True):
-        assert not current_mode().for_tpu()
