@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -67,6 +66,8 @@ class AlbertClassifier(AlbertModel):
       dropout_rate: dropout on the pooled output.
     """
 
+    ARGUMENTS = ("num_labels", "dropout_rate")
+
     def __init__(
         self,
         config: AlbertConfig,
@@ -82,11 +83,6 @@ class AlbertClassifier(AlbertModel):
         self.head = ClassificationHead(num_labels, config.hidden_size, dtype=dtype)
         self.built = True
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, ready for JSON."""
-        own = {"num_labels": self.num_labels, "dropout_rate": self.dropout_rate}
-        return {**super().get_config(), **own}
-
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Classifies a batch; see the class."""
         outputs = self.encoder(inputs, training=training, select=first_position)
@@ -98,7 +94,7 @@ class AlbertClassifier(AlbertModel):
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
-class AlbertMultipleChoice(AlbertModel):
+class AlbertMultipleChoice(AlbertClassifier):
     """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
 
     Called with the encoder's dict, but with int32 [B, C, S] tensors: C options, each in its own
@@ -110,6 +106,8 @@ class AlbertMultipleChoice(AlbertModel):
       dropout_rate: dropout on the pooled outputs.
     """
 
+    ARGUMENTS = ("dropout_rate",)
+
     def __init__(
         self,
         config: AlbertConfig,
@@ -117,15 +115,7 @@ class AlbertMultipleChoice(AlbertModel):
         dtype: Policy = None,
         name: str | None = "albert_multiple_choice",
     ) -> None:
-        super().__init__(config, dtype, name)
-        self.dropout_rate = dropout_rate
-        self.encoder = AlbertEncoder(config, dtype)
-        self.head = ClassificationHead(1, config.hidden_size, dtype=dtype)
-        self.built = True
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, ready for JSON."""
-        return {**super().get_config(), "dropout_rate": self.dropout_rate}
+        super().__init__(config, 1, dropout_rate, dtype, name)
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the options of a batch; see the class."""
@@ -133,10 +123,10 @@ class AlbertMultipleChoice(AlbertModel):
         choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
         present = [name for name in INPUTS if inputs.get(name) is not None]
         rows = {name: tf.reshape(inputs[name], [-1, length]) for name in present}
-        outputs = self.encoder(rows, training=training, select=first_position)
-        pooled = outputs["pooled_output"]  # [B * C, H]
-        scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]
+        outputs = super().call(rows, training=training)
         return {
-            "logits": tf.reshape(scores, [-1, choices]),
-            "pooled_output": tf.reshape(pooled, [-1, choices, self.config.hidden_size]),
+            "logits": tf.reshape(outputs["logits"], [-1, choices]),
+            "pooled_output": tf.reshape(
+                outputs["pooled_output"], [-1, choices, self.config.hidden_size]
+            ),
         }

@@ -57,25 +57,24 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue
-        if not (tf.is_tensor(value) or isinstance(value, np.ndarray)) or isinstance(
-            value, tf.RaggedTensor
-        ):
+        is_array = tf.is_tensor(value) or isinstance(value, np.ndarray)
+        if not is_array or isinstance(value, tf.RaggedTensor):
             raise AlbertError(
                 f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
                 "one length and use tf.constant."
             )
-        dtype, value_shape = tf.as_dtype(value.dtype), tf.TensorShape(value.shape)
-        if name != "input_mask" and not dtype.is_integer:
-            raise AlbertError(f"{name} must hold integers, not {dtype.name}.")
-        rank = value_shape.rank
-        if rank is not None and (rank != shape.count(",") + 1 or value_shape[-1] == 0):
-            raise AlbertError(f"{name} must have the shape {shape}, not {value_shape}.")
-        if not value_shape.is_compatible_with(ids_shape):
+        own_shape = tf.TensorShape(value.shape)
+        if name != "input_mask" and not tf.as_dtype(value.dtype).is_integer:
+            raise AlbertError(f"{name} must hold integers, not {tf.as_dtype(value.dtype).name}.")
+        rank = own_shape.rank
+        if rank is not None and (rank != shape.count(",") + 1 or own_shape[-1] == 0):
+            raise AlbertError(f"{name} must have the shape {shape}, not {own_shape}.")
+        if not own_shape.is_compatible_with(ids_shape):
             raise AlbertError(
-                f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; the shapes "
+                f"{name} has the shape {own_shape}, but input_word_ids {ids_shape}; the shapes "
                 "must be equal."
             )
-        ids_shape = ids_shape.merge_with(value_shape)
+        ids_shape = ids_shape.merge_with(own_shape)
 
 
 def first_position(x: tf.Tensor) -> tf.Tensor:
@@ -91,6 +90,9 @@ class AlbertModel(keras.Model):
       dtype: Keras precision policy, such as "mixed_bfloat16"; None means the global one.
       name: name of the Keras model.
     """
+
+    #: Other arguments of a subclass's constructor, which it keeps as attributes.
+    ARGUMENTS: tuple[str, ...] = ()
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
         if not isinstance(config, AlbertConfig):
@@ -129,6 +131,7 @@ class AlbertModel(keras.Model):
             "dtype": self.dtype_policy.name if isinstance(self.dtype_policy, policy) else None,
             "name": self.name,
             "trainable": self.trainable,
+            **{name: getattr(self, name) for name in self.ARGUMENTS},
         }
 
     @classmethod
@@ -214,31 +217,18 @@ class Embeddings(WeightedLayer):
         return tf.reshape(tf.cast(x, self.compute_dtype), [-1, length, size])
 
 
-class EmbeddingProjection(WeightedLayer):
-    """Dense layer from width E to width H; models with E = H have none."""
+class Projection(WeightedLayer):
+    """A dense layer; `prefix` and `name` are those of its variables."""
 
-    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
-        super().__init__("bert/encoder", config.initializer_range, dtype)
-        self._dense = self.dense(
-            "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
-        )
+    def __init__(
+        self, prefix: str, name: str, inputs: int, config: AlbertConfig, dtype: Policy = None
+    ) -> None:
+        super().__init__(prefix, config.initializer_range, dtype)
+        self._dense = self.dense(name, inputs, config.hidden_size)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Projects [rows, E] to [rows, H]."""
+        """Maps [rows, inputs] to [rows, H]."""
         return apply_dense(x, self._dense)
-
-
-class Pooler(WeightedLayer):
-    """Dense layer with tanh on the first position."""
-
-    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
-        super().__init__("bert/pooler", config.initializer_range, dtype)
-        self._dense = self.dense("dense", config.hidden_size, config.hidden_size)
-
-    def call(self, sequence_output: tf.Tensor) -> tf.Tensor:
-        """Maps [B, S, H] to float32 [B, H]."""
-        y = apply_dense(sequence_output[:, 0], self._dense)
-        return tf.tanh(tf.cast(y, tf.float32))
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -263,11 +253,13 @@ class AlbertEncoder(AlbertModel):
     ) -> None:
         super().__init__(config, dtype, name)
         self.embeddings = Embeddings(config, dtype)
+        size = config.embedding_size
         self.projection = None
-        if config.embedding_size != config.hidden_size:
-            self.projection = EmbeddingProjection(config, dtype)
+        if size != config.hidden_size:
+            name = "embedding_hidden_mapping_in"
+            self.projection = Projection("bert/encoder", name, size, config, dtype)
         self.transformer = Transformer(config, dtype)
-        self.pooler = Pooler(config, dtype)
+        self.pooler = Projection("bert/pooler", "dense", config.hidden_size, config, dtype)
         self.built = True
 
     def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -320,8 +312,9 @@ class AlbertEncoder(AlbertModel):
         if select is not None:
             shape[:2] = dimension(mask, 0), -1
         outputs.append(tf.reshape(last, shape))
+        pooled = tf.cast(self.pooler(outputs[-1][:, 0]), tf.float32)
         return {
             "sequence_output": outputs[-1],
-            "pooled_output": self.pooler(outputs[-1]),
+            "pooled_output": tf.tanh(pooled),
             "encoder_outputs": outputs,
         }

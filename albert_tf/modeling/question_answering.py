@@ -8,7 +8,6 @@ Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -233,6 +232,8 @@ class AlbertBeamAnswerer(AlbertModel):
       start_n_top, end_n_top, dropout_rate: see BeamHead.
     """
 
+    ARGUMENTS = ("start_n_top", "end_n_top", "dropout_rate")
+
     def __init__(
         self,
         config: AlbertConfig,
@@ -248,15 +249,6 @@ class AlbertBeamAnswerer(AlbertModel):
         self.encoder = AlbertEncoder(config, dtype)
         self.head = BeamHead(config, start_n_top, end_n_top, dropout_rate, dtype)
         self.built = True
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, ready for JSON."""
-        own = {
-            "start_n_top": self.start_n_top,
-            "end_n_top": self.end_n_top,
-            "dropout_rate": self.dropout_rate,
-        }
-        return {**super().get_config(), **own}
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the answers of a batch; see the class."""

@@ -2,14 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our LAMB computes the same bits as tensorflow-addons', eagerly, in graphs and under XLA."""
 
-import importlib.util
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.optimization import lamb, optimizer
+from albert_tf.optimization import lamb
 
 needs_addons = pytest.mark.skipif(
     lamb.LAMB is lamb.OwnLamb, reason="tensorflow-addons does not work with this TensorFlow"
@@ -82,41 +79,3 @@ def test_checkpoints_of_either_load_in_the_other(tmp_path):
         target.read(source.write(str(tmp_path / saved.__name__))).assert_consumed()
         for ours, theirs in zip(first.variables(), second.variables()):
             np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-
-
-@pytest.fixture
-def without_addons(monkeypatch):
-    """The module `optimizer` as imported without tensorflow-addons."""
-    modules = {}
-    monkeypatch.setitem(sys.modules, "tensorflow_addons.optimizers", None)
-    for module in (lamb, optimizer):
-        spec = importlib.util.find_spec(module.__name__)
-        modules[module] = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, module.__name__, modules[module])
-        spec.loader.exec_module(modules[module])
-    return modules[optimizer]
-
-
-def test_without_tensorflow_addons_the_optimizer_extends_our_class(without_addons):
-    assert without_addons.AlbertOptimizer.__mro__[1].__name__ == "OwnLamb"
-
-
-@needs_addons
-@pytest.mark.parametrize("name", optimizer.OPTIMIZERS)
-def test_the_optimizers_on_both_classes_give_the_same_bits(without_addons, name):
-    results = []
-    for module in (optimizer, without_addons):
-        rng = np.random.default_rng(1)
-        weights = {
-            f"dense/{n}": tf.Variable(rng.normal(size=s), dtype=tf.float32)
-            for n, s in SHAPES.items()
-        }
-        used = module.create_optimizer(name, 0.01, weights)
-        for finite in (True, True, False, True):
-            pairs = [
-                (tf.constant(rng.normal(size=w.shape), tf.float32), w) for w in weights.values()
-            ]
-            used.apply_gradients_if(tf.constant(finite), pairs)
-        results.append([v.numpy() for v in (*weights.values(), *used.named_slots().values())])
-    for ours, theirs in zip(*results):
-        np.testing.assert_array_equal(ours, theirs)
