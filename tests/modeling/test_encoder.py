@@ -173,27 +173,6 @@ def test_each_dropout_rate_acts_only_in_training(small_config, small_inputs, rat
     np.testing.assert_array_equal(output(False), output(False))
 
 
-def test_rates_of_zero_make_training_the_same_as_inference(small_config, small_inputs):
-    encoder = AlbertEncoder(small_config)
-    np.testing.assert_allclose(
-        encoder(small_inputs, training=True)["sequence_output"],
-        encoder(small_inputs, training=False)["sequence_output"],
-        rtol=0,
-        atol=1e-5,
-    )
-
-
-def test_shapes_may_be_unknown_in_functional_models(small_config, small_inputs):
-    encoder = AlbertEncoder(small_config)
-    names = ("input_word_ids", "input_mask", "input_type_ids")
-    symbolic = {name: keras.Input([None], dtype=tf.int32, name=name) for name in names}
-    model = keras.Model(symbolic, encoder(symbolic))
-    inputs = {name: small_inputs[name] for name in names}
-    np.testing.assert_allclose(
-        model(inputs)["pooled_output"], encoder(inputs)["pooled_output"], atol=1e-6
-    )
-
-
 @pytest.fixture
 def small():
     return AlbertEncoder(tiny_config(40, max_position_embeddings=16))

@@ -90,12 +90,6 @@ def test_they_do_so_beyond_the_positions_that_short_sequences_train():
     np.testing.assert_allclose(mean_probability(late, -1), mean_probability(early, -1), atol=0.05)
 
 
-def test_hidden_states_keep_their_scale():
-    encoder = encoder_of(CONFIG)
-    attend_to_neighbors(encoder)
-    assert embedded(encoder).std() == pytest.approx(1, abs=0.02)
-
-
 def test_only_positions_projection_queries_and_keys_change_and_no_random_numbers_are_drawn():
     encoder, same = encoder_of(CONFIG), encoder_of(CONFIG)
     before = {name: weight.numpy() for name, weight in encoder.named_weights().items()}

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.graph_mode import (
     GraphMode,
@@ -138,11 +136,6 @@ def test_without_positions_the_logits_are_those_of_all_positions(small_config, s
     )
 
 
-def test_inputs_that_are_no_dict_are_refused(small_config, small_inputs):
-    with pytest.raises(AlbertError, match=r"^The model takes a dict of int32 tensors"):
-        AlbertPretrainer(small_config)(small_inputs["input_word_ids"])
-
-
 @pytest.mark.parametrize(
     ("sharing", "embedding_size"),
     [("all", 16), ("all", 32), ("attention", 16), ("ffn", 16), ("none", 16)],
@@ -172,13 +165,6 @@ def test_all_counted_parameters_exist_and_have_gradients(
     check_gradients(tape, loss, model)
 
 
-def test_base_has_32_variables_and_the_official_count():
-    model = AlbertPretrainer(AlbertConfig.from_preset("albert_base_v2"))
-    assert len(model.trainable_variables) == 32
-    assert model.count_params() == 11_813_810
-    assert model.encoder.count_params() == 11_683_584
-
-
 def test_weights_are_initialised_as_in_the_release(small_config):
     config = dataclasses.replace(
         small_config, vocab_size=3000, hidden_size=128, initializer_range=0.05
@@ -194,15 +180,6 @@ def test_weights_are_initialised_as_in_the_release(small_config):
             assert np.abs(value).max() <= 2 * 0.05, name
             error = 5 / np.sqrt(value.size)
             assert abs(value.std() / (0.8796 * 0.05) - 1) < error, name
-
-
-def test_the_seed_decides_the_initial_weights(small_config):
-    def embedding(seed):
-        keras.utils.set_random_seed(seed)
-        return AlbertPretrainer(small_config).encoder.embeddings.word_embeddings.numpy()
-
-    np.testing.assert_array_equal(embedding(3), embedding(3))
-    assert np.abs(embedding(3) - embedding(4)).max() > 0.01
 
 
 def loss_and_gradients(model, inputs, mode=GraphMode.CPU):
@@ -264,34 +241,3 @@ def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_
     for name, a, b in zip(model.named_weights(), plain[1], compiled[1]):
         if not name.endswith("key/bias"):
             assert float(tf.norm(a - b)) < tolerance * float(tf.norm(a)), name
-
-
-@pytest.mark.slow
-def test_replicas_and_device_loops_give_the_same_loss(small_config, small_inputs):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        model = AlbertPretrainer(dataclasses.replace(small_config, hidden_dropout_prob=0.1))
-
-    @tf.function(autograph=False)
-    def on_replicas():
-        return strategy.run(lambda: loss_and_gradients(model, small_inputs)[0])
-
-    @tf.function
-    def in_loop(steps):
-        loss = 0.0
-        for _ in tf.range(steps):
-            loss = loss_and_gradients(model, small_inputs)[0]
-        return loss
-
-    expected = float(loss_and_gradients(model, small_inputs)[0])
-    replicas = strategy.experimental_local_results(on_replicas())
-    np.testing.assert_allclose([float(x) for x in replicas], [expected] * 2, rtol=1e-6)
-    np.testing.assert_allclose(float(in_loop(tf.constant(2))), expected, rtol=1e-6)
-
-
-def test_summary_shows_the_parts_and_the_total(small_config):
-    lines = []
-    AlbertPretrainer(small_config).summary(print_fn=lines.append)
-    text = "\n".join(lines)
-    assert f"Total params: {small_config.count_parameters()['total']}" in text
-    assert "albert_encoder" in text

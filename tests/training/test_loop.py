@@ -223,18 +223,6 @@ def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, new_run):
     assert flops[None] == flops["embeddings"] == pytest.approx(3 * flops["encoder"])
 
 
-@pytest.mark.slow  # test_stopped_evaluations.py resumes such runs.
-def test_a_resumed_frozen_run_ends_like_the_uninterrupted_one(tmp_path, new_run):
-    values = {"freeze": "encoder", "save_checkpoints_steps": 1}
-    run = new_run(tmp_path, **values)
-    run.run()
-    run.store.forget_after(1)
-    resumed = new_run(tmp_path, **values)
-    resumed.run()
-    for name, value in values_of(run).items():
-        np.testing.assert_array_equal(values_of(resumed)[name], value, err_msg=name)
-
-
 def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
     folders = {}
     for freeze in (None, "encoder"):

@@ -81,51 +81,12 @@ def test_graphs_and_xla_draw_the_same_masks_as_eager_mode(mode):
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_new_seed_makes_a_new_mask_without_retracing():
-    traces = []
-
-    @tf.function(autograph=False)
-    def draw(seed):
-        traces.append(seed)
-        with dropout_seed(seed):
-            return dropout(tf.ones([40, 30]), 0.3, training=True)
-
-    a, b = draw(tf.constant([1, 1])), draw(tf.constant([1, 2]))
-    assert len(traces) == 1
-    assert (a.numpy() != b.numpy()).any()
-
-
 def test_gradient_uses_the_mask_of_the_forward_pass():
     x = tf.random.normal([30, 40])
     with dropout_seed(tf.constant([1, 2])), tf.GradientTape() as tape:
         tape.watch(x)
         y = dropout(x, 0.4, training=True)
     np.testing.assert_allclose(tape.gradient(y, x), np.where(y == 0, 0, 1 / 0.6), rtol=1e-6)
-
-
-def test_tensorflow_s_recompute_grad_repeats_the_masks():
-    def network(x):
-        with dropout_seed(tf.constant([1, 2])):
-            return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
-
-    @tf.function(autograph=False)
-    def gradient(function):
-        x = tf.reshape(tf.range(100.0), [10, 10])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return tape.gradient(y, x)
-
-    np.testing.assert_array_equal(gradient(network), gradient(tf.recompute_grad(network)))
-
-
-def test_seeds_can_be_nested():
-    with dropout_seed(tf.constant([1, 2])):
-        with dropout_seed(tf.constant([3, 4])):
-            inner = dropout(tf.ones([50]), 0.5, True)
-        outer = dropout(tf.ones([50]), 0.5, True)
-    np.testing.assert_array_equal(outer == 0, mask([50], 0.5, (1, 2)))
-    np.testing.assert_array_equal(inner == 0, mask([50], 0.5, (3, 4)))
 
 
 @pytest.mark.parametrize("mode", [GraphMode.GPU], indirect=True)
