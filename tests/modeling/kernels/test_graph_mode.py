@@ -16,7 +16,12 @@ from tensorflow.python.eager import context
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.kernels.dense import affine, gelu
-from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
+from albert_tf.modeling.kernels.graph_mode import (
+    GraphMode,
+    TrainingStep,
+    graph_mode,
+    training_step,
+)
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
 
@@ -36,8 +41,13 @@ def loss_of(name, model, inputs):
         inputs = {k: v[None] for k, v in inputs.items()}
     if name == "pretrainer":
         inputs["masked_lm_ids"] = inputs["masked_lm_positions"]
-    outputs = model(inputs, training=True)
-    used = [v for k, v in outputs.items() if k not in ("pooled_output", "mlm_correct")]
+    with training_step(TrainingStep(tf.constant([1, 2]))):  # The same dropout in all calls.
+        outputs = model(inputs, training=True)
+    used = [
+        tf.exp(value) if "log_probs" in name else value
+        for name, value in outputs.items()
+        if name not in ("pooled_output", "mlm_correct")
+    ]
     return tf.add_n([tf.reduce_sum(tf.square(value)) for value in used])
 
 
