@@ -56,12 +56,6 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
         }.items():
             self._set_hyper(hyperparameter, value)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns the arguments of the constructor."""
-        names = ("learning_rate", "beta_1", "beta_2", "weight_decay", "decay")
-        hyperparameters = {name: self._serialize_hyperparameter(name) for name in names}
-        return {**super().get_config(), **hyperparameters, "epsilon": self.epsilon}
-
     def _create_slots(self, var_list: list[tf.Variable]) -> None:
         for slot in ("m", "v"):
             for variable in var_list:

@@ -29,7 +29,7 @@ def mode_chooser(
     here, and all batches have one length: XLA compiles anew for each.
 
     Args:
-      strategy: of the run. On a TPU everything is compiled anyway.
+      strategy: the devices. On a TPU everything is compiled anyway.
       jit_compile: see RunConfig.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):

@@ -110,12 +110,12 @@ class TrainLoop:
     are added up, and before they are clipped.
 
     Args:
-      strategy: of the run.
+      strategy: the devices.
       task: computes the loss.
       model: built by the task in the strategy's scope.
       optimizer: updates the trained weights.
       schedule: the optimizer's learning rate, a function of the step.
-      config: of the run.
+      config: batch size, precision, accumulation, clipping, recomputation and the seed.
 
     Attributes:
       loss_scale: for checkpoints; None for precisions that need none.
@@ -308,7 +308,7 @@ class Predictor:
     """Runs `Task.predict` over a data set, batch by batch.
 
     Args:
-      strategy: of the run.
+      strategy: the devices.
       task: computes the outputs.
       model: built by the task in the strategy's scope.
       jit_compile: see RunConfig.

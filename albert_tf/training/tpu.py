@@ -60,7 +60,7 @@ def check_tpu_run(
     the step has no operation on the host, and none that bfloat16 lacks.
 
     Args:
-      config: of the run.
+      config: with `strategy`=tpu.
       batch: shapes and types of the batches of an input pipeline.
       paths: files that the pipelines read.
 
