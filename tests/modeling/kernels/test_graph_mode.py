@@ -25,7 +25,6 @@ from albert_tf.modeling.kernels.graph_mode import (
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
 
-POSITIONS = tf.constant([5, 0])
 MODELS = {
     "classifier": lambda config: AlbertClassifier(config, 3),
     "multiple choice": AlbertMultipleChoice,
@@ -36,7 +35,7 @@ MODELS = {
 
 
 def loss_of(name, model, inputs):
-    inputs = {**inputs, "start_positions": POSITIONS}
+    inputs = {**inputs, "start_positions": tf.constant([5, 0])}
     if name == "multiple choice":
         inputs = {k: v[None] for k, v in inputs.items()}
     if name == "pretrainer":
@@ -101,7 +100,9 @@ def test_a_model_that_is_called_compiles_nothing_for_each_length(small_config):
     assert known[0] == known[1] == known[2]
 
 
-INPUTS = tf.constant([[1.0, 2.0]]), tf.constant([[3.0], [4.0]]), tf.constant([5.0])
+@pytest.fixture
+def inputs():
+    return tf.constant([[1.0, 2.0]]), tf.constant([[3.0], [4.0]]), tf.constant([5.0])
 
 
 def gradient(*inputs):
@@ -112,19 +113,19 @@ def gradient(*inputs):
 
 
 @pytest.mark.parametrize("function", [affine, gradient])
-def test_a_graph_with_hand_written_gradients_is_freed(function):
+def test_a_graph_with_hand_written_gradients_is_freed(function, inputs):
     with graph_mode(GraphMode.CPU):
         traced = tf.function(function, autograph=False)
-        graph = weakref.ref(traced.get_concrete_function(*INPUTS).graph)
+        graph = weakref.ref(traced.get_concrete_function(*inputs).graph)
     del traced
     gc.collect()
     assert graph() is None
 
 
-def test_gradients_flow_through_a_function_that_is_already_traced():
+def test_gradients_flow_through_a_function_that_is_already_traced(inputs):
     with graph_mode(GraphMode.CPU):
         inner = tf.function(affine, autograph=False)
-        inner(*INPUTS)
+        inner(*inputs)
 
         @tf.function(autograph=False)
         def outer(*values):
@@ -133,8 +134,8 @@ def test_gradients_flow_through_a_function_that_is_already_traced():
                 y = inner(*values)
             return tape.gradient(y, values)
 
-        found = outer(*INPUTS)
-    for a, b in zip(found, gradient(*INPUTS)):
+        found = outer(*inputs)
+    for a, b in zip(found, gradient(*inputs)):
         np.testing.assert_array_equal(a, b)
 
 
