@@ -57,6 +57,7 @@ def test_the_last_layer_can_compute_some_positions_alone(
     config = dataclasses.replace(
         small_config,
         initializer_range=0.2,
+        num_hidden_layers=1,
         inner_group_num=2,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
