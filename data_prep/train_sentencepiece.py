@@ -259,7 +259,6 @@ def _train_and_save(
         model_file=os.path.basename(output_prefix) + ".model",
         lower_case=settings.lower_case,
         strip_accents=settings.strip_accents,
-        split_digit_comma=True,
         vocab_size=settings.vocab_size,
         sha256=hashlib.sha256(model).hexdigest(),
     )

@@ -49,14 +49,12 @@ class VocabularyFile(NamedTuple):
       data: its content.
       lower_case: see TokenizerSpec.
       strip_accents: see TokenizerSpec; None for the default of `Tokenizer.from_file`.
-      split_digit_comma: likewise.
     """
 
     name: str
     data: bytes
     lower_case: bool = True
     strip_accents: bool | None = None
-    split_digit_comma: bool | None = None
 
 
 def is_pipeline(values: object) -> bool:
@@ -80,7 +78,7 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
     options_file = os.path.join(os.path.dirname(path), TOKENIZER_CONFIG)
     if os.path.basename(path) in _VOCABULARY_FILES and files.exists(options_file):
         options = files.read_object(options_file, "tokenizer configuration")
-        for key in ("do_lower_case", "keep_accents", "strip_accents", "split_digit_comma"):
+        for key in ("do_lower_case", "keep_accents", "strip_accents"):
             if not isinstance(options.get(key), (bool, type(None))):
                 raise AlbertError(f"{options_file}: {key} must be true, false or null.")
     is_sentencepiece = path.endswith(".model")
@@ -89,7 +87,6 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
         files.read_bytes(path, "vocabulary"),
         bool(options.get("do_lower_case", True)),
         not options.get("keep_accents") if is_sentencepiece else options.get("strip_accents"),
-        options.get("split_digit_comma"),
     )
 
 
@@ -232,8 +229,6 @@ def write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
     if spec.kind == "sentencepiece":
         name = "spiece.model"
         options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
-        if not spec.split_digit_comma:
-            options["split_digit_comma"] = False  # A setting of ours; the default is the release's.
         if values := tokenizer_json(tokenizer):
             files.write_json(os.path.join(folder, _PIPELINE), values)
     else:

@@ -55,7 +55,6 @@ class SentencePieceModel:
         source: str,
         lower_case: bool,
         strip_accents: bool,
-        split_digit_comma: bool,
     ) -> None:
         """Loads a serialized model; `source` names it in errors.
 
@@ -85,7 +84,7 @@ class SentencePieceModel:
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
         self.replacements: dict[int, list[int]] = {}
         self._replacement_lengths: dict[int, list[int]] = {}
-        if split_digit_comma and "," in self.ids:
+        if "," in self.ids:
             self._tabulate_digit_commas()
         self._split_ids = frozenset(self.replacements)
 

@@ -49,7 +49,6 @@ class TokenizerSpec:
       model_file: name of the vocabulary file, which lies beside the spec's JSON file.
       lower_case: whether to lower-case text.
       strip_accents: whether to drop combining characters after decomposition.
-      split_digit_comma: whether to split a SentencePiece piece "2013," into "2013" and ",".
       vocab_size: number of pieces.
       sha256: hex digest of the vocabulary file.
     """
@@ -58,7 +57,6 @@ class TokenizerSpec:
     model_file: str
     lower_case: bool
     strip_accents: bool
-    split_digit_comma: bool
     vocab_size: int
     sha256: str
 
@@ -145,9 +143,7 @@ class Tokenizer:
         self._data, self.source = data, source
         self._model: SentencePieceModel | WordPieceModel
         if spec.kind == SENTENCEPIECE:
-            self._model = SentencePieceModel(
-                data, source, spec.lower_case, spec.strip_accents, spec.split_digit_comma
-            )
+            self._model = SentencePieceModel(data, source, spec.lower_case, spec.strip_accents)
         else:
             self._model = WordPieceModel(data, source, spec.lower_case, spec.strip_accents)
         self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size)
@@ -172,7 +168,6 @@ class Tokenizer:
         lower_case: bool | None = None,
         *,
         strip_accents: bool | None = None,
-        split_digit_comma: bool | None = None,
     ) -> Tokenizer:
         """Loads a SentencePiece .model, a WordPiece vocab.txt, or a saved tokenizer.json.
 
@@ -184,17 +179,12 @@ class Tokenizer:
           lower_case: whether to lower-case text; True by default.
           strip_accents: whether to drop accents; by default True for SentencePiece (in the official
             code also for cased models), and `lower_case` for WordPiece.
-          split_digit_comma: True by default for SentencePiece; WordPiece always splits there.
 
         Raises:
           AlbertError: the file is missing or of the wrong kind, an option contradicts our
             tokenizer.json, or a model has no vocabulary or cannot be downloaded.
         """
-        options = {
-            "lower_case": lower_case,
-            "strip_accents": strip_accents,
-            "split_digit_comma": split_digit_comma,
-        }
+        options = {"lower_case": lower_case, "strip_accents": strip_accents}
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if not isinstance(value, bool):
@@ -229,15 +219,11 @@ class Tokenizer:
         strip_accents = given.get("strip_accents", file.strip_accents)
         if strip_accents is None:
             strip_accents = lower_case or kind == SENTENCEPIECE
-        split = given.get("split_digit_comma", file.split_digit_comma)
-        if kind == WORDPIECE and split:
-            raise AlbertError(f"{path} is WordPiece; split_digit_comma is for SentencePiece only.")
         spec = TokenizerSpec(
             kind=kind,
             model_file=file.name,
             lower_case=lower_case,
             strip_accents=strip_accents,
-            split_digit_comma=kind == SENTENCEPIECE if split is None else split,
             vocab_size=0,
             sha256=hashlib.sha256(data).hexdigest(),
         )
@@ -282,7 +268,7 @@ class Tokenizer:
 
     @property
     def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
-        """Ids of the pieces that `split_digit_comma` splits, with the ids of their parts."""
+        """Ids of SentencePiece pieces such as "2013,", which are split, with their parts' ids."""
         if isinstance(self._model, SentencePieceModel):
             return self._model.replacements
         return {}

@@ -48,7 +48,7 @@ def test_wordpiece_follows_case(wordpiece_file, odd_texts, lower_case):
 def test_sentencepiece_options_are_followed(sentencepiece_tokenizer, odd_texts, tmp_path):
     path = tmp_path / "cased.model"
     path.write_bytes(sentencepiece_tokenizer.data)
-    tokenizer = Tokenizer.from_file(str(path), False, strip_accents=False, split_digit_comma=False)
+    tokenizer = Tokenizer.from_file(str(path), False, strip_accents=False)
     assert graph_ids(tokenizer, odd_texts) == tokenizer.encode_batch(odd_texts)
     assert tokenizer.encode_batch(odd_texts) != sentencepiece_tokenizer.encode_batch(odd_texts)
 

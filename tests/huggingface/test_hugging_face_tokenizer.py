@@ -121,7 +121,6 @@ def test_a_vocabulary_beside_it_is_read_with_its_settings(given, small_model, tm
         {},
         {"lower_case": False},
         {"lower_case": False, "strip_accents": False},
-        {"split_digit_comma": False},
     ],
 )
 def test_a_written_folder_keeps_the_rules(options, small_model, tmp_path):

@@ -171,8 +171,6 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 
 def test_options_are_checked(tmp_path, wordpiece):
     path = str(tmp_path / "vocab.txt")
-    with pytest.raises(AlbertError, match="split_digit_comma is for SentencePiece only"):
-        Tokenizer.from_file(path, split_digit_comma=True)
     with pytest.raises(AlbertError, match="lower_case must be True, False or None, not 'no'"):
         Tokenizer.from_file(path, "no")
 
