@@ -26,7 +26,6 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.packing import merge_words, pack
 from albert_tf.export.saved_model import (
     Export,
     Outputs,
@@ -37,7 +36,7 @@ from albert_tf.export.saved_model import (
     strings,
 )
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import tokenizer_graph
+from albert_tf.export.text_graph import merge_words, pack, tokenizer_graph
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer

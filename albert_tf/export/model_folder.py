@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from typing import Any
@@ -34,32 +33,26 @@ from albert_tf.weights.run_folder import (
 from albert_tf.weights.source import Source
 
 
-@dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A model to export: anything that `albert_tf.weights.load.open_source` accepts.
+    """A model to export.
+
+    Args:
+      given: anything that `albert_tf.weights.load.open_source` accepts, such as an output
+        directory, also with several seeds, a release, a Hugging Face folder or a model's name.
+      checkpoint_name: a checkpoint in that folder; None for the best, newest or only one.
+      lower_case: see Tokenizer.from_file.
 
     Attributes:
-      path: an output directory, a release, a Hugging Face folder, a model's name, …; afterwards
-        the folder that it leads to.
-      given: `path` as it was given.
-      checkpoint_name: a checkpoint in the folder `path`; None for the best, newest or only one.
-      lower_case: see Tokenizer.from_file.
+      path: the folder that `given` leads to.
+      weights: the path to load the weights from.
     """
 
-    path: str
-    checkpoint_name: str | None = None
-    lower_case: bool | None = None
-    given: str = dataclasses.field(init=False)
-
-    def __post_init__(self) -> None:
-        """Finds the model of a name, and the best seed of an output directory with several."""
-        object.__setattr__(self, "given", self.path)
-        object.__setattr__(self, "path", model_folder(locate(self.path.rstrip("/"))))
-
-    @property
-    def weights(self) -> str:
-        """The path to load the weights from."""
-        return os.path.join(self.path, self.checkpoint_name) if self.checkpoint_name else self.path
+    def __init__(
+        self, given: str, checkpoint_name: str | None = None, lower_case: bool | None = None
+    ) -> None:
+        self.given, self._lower_case = given, lower_case
+        self.path = model_folder(locate(given.rstrip("/")))
+        self.weights = os.path.join(self.path, checkpoint_name) if checkpoint_name else self.path
 
     @functools.cached_property
     def _source(self) -> Source:
@@ -67,7 +60,7 @@ class ModelFolder:
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
         """Returns both; raises AlbertError if one of them is missing, or they do not match."""
-        config, tokenizer = self._source.config(), self._source.tokenizer(self.lower_case)
+        config, tokenizer = self._source.config(), self._source.tokenizer(self._lower_case)
         for value, what in (
             (config, CONFIG_FILE),
             (tokenizer, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)"),

@@ -1,10 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers as TensorFlow operations, with the ids of albert_tf.tokenization.
+"""From texts to the encoder's inputs with TensorFlow operations, as albert_tf.tokenization does.
 
 Character classes are computed from Python's Unicode tables when a graph is built, as in the host's
 tokenizer. NFD, NFKD and lower-casing use TensorFlow's tables, which may be of an earlier Unicode
 version.
+
+tensorflow-text pads; its `combine_segments` cannot leave out the [SEP] of an empty segment, and its
+trimmers need custom operations or loops where two lines of arithmetic do.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import functools
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -311,3 +314,90 @@ def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph
     """Returns a callable with the ids of `tokenizer`; a SavedModel's object has to track it."""
     kind = SentencePieceGraph if tokenizer.spec.kind == SENTENCEPIECE else WordPieceGraph
     return kind(tokenizer)
+
+
+def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns ids [B, (tokens)] from ids [B, (words), (pieces)] or [B, (tokens)]."""
+    return ids if ids.ragged_rank == 1 else ids.merge_dims(1, ids.ragged_rank)
+
+
+def keep(ids: tf.RaggedTensor, lengths: tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
+    """Returns the first, or last, lengths[i] entries of row i; int64 [B], none above its row's."""
+    first = ids.row_limits() - lengths if at_end else ids.row_starts()
+    row = ids.value_rowids()
+    position = tf.range(tf.size(row, tf.int64)) - tf.gather(first, row)
+    kept = (position >= 0) & (position < tf.gather(lengths, row))
+    return _rows(tf.boolean_mask(ids.values, kept), lengths)
+
+
+def join(
+    segments: Sequence[tf.RaggedTensor],
+    separators: Sequence[tf.Tensor],
+    seq_length: int | tf.Tensor,
+    tokenizer: Tokenizer,
+) -> dict[str, tf.Tensor]:
+    """Joins one or two segments [B, (tokens)] that fit to [CLS] A [SEP] B [SEP], and pads.
+
+    `separators`, int64 [B] for each segment, says how many [SEP] follow it, 1 or 0.
+    """
+    ones = tf.ones_like(separators[0])
+    parts, types = [_repeated(tokenizer.cls_id, ones)], [_repeated(0, ones)]
+    for number, (segment, separator) in enumerate(zip(segments, separators)):
+        parts += [segment, _repeated(tokenizer.sep_id, separator)]
+        types.append(_repeated(number, segment.row_lengths() + separator))
+    ids, mask = tf_text.pad_model_inputs(tf.concat(parts, axis=1), seq_length, tokenizer.pad_id)
+    types, _ = tf_text.pad_model_inputs(tf.concat(types, axis=1), seq_length)
+    packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    shape = [None, seq_length if isinstance(seq_length, int) else None]
+    return {name: tf.ensure_shape(value, shape) for name, value in packed.items()}
+
+
+def _repeated(value: int, times: tf.Tensor) -> tf.RaggedTensor:
+    """Returns `value` times[i] times in row i; int64 [B] to int32 [B, (times)]."""
+    return _rows(tf.fill([tf.reduce_sum(times)], value), times)
+
+
+def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    # Checks would be most of the graph.
+    return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+
+
+def pack(
+    segments: Sequence[tf.RaggedTensor],
+    seq_length: int | tf.Tensor,
+    tokenizer: Tokenizer,
+    *,
+    skip_empty_second: bool = False,
+) -> dict[str, tf.Tensor]:
+    """Truncates one or two segments, and joins them.
+
+    Two segments that are too long lose tokens off the end of the longer one, B first where they
+    are equally long, as in albert_tf.tokenization.sequences.truncated_lengths.
+
+    Args:
+      segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].
+      seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
+      tokenizer: provides the ids of the special pieces.
+      skip_empty_second: a pair whose B is empty becomes [CLS] A [SEP].
+    """
+    flat = [merge_words(segment) for segment in segments]
+    lengths = [segment.row_lengths() for segment in flat]
+    room = tf.cast(seq_length, tf.int64) - 2
+    separators = [tf.ones_like(lengths[0])]
+    if len(flat) == 1:
+        lengths = [tf.minimum(lengths[0], room)]
+    else:
+        separators.append(tf.cast(lengths[1] > 0, tf.int64) if skip_empty_second else separators[0])
+        room -= separators[1]
+        first = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
+        lengths = [first, tf.minimum(lengths[1], room - first)]
+    kept = [keep(segment, length) for segment, length in zip(flat, lengths)]
+    return join(kept, separators, seq_length, tokenizer)
+
+
+def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
+    mask = inputs["input_mask"]
+    # Of no sequences at all, the largest length is negative.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(mask, axis=-1)), 1)
+    return {name: value[..., :longest] for name, value in inputs.items()}

@@ -17,10 +17,9 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import cut_padding, pack
 from albert_tf.export.saved_model import Export, Outputs, ReusableSavedModel, input_specs, strings
 from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import tokenizer_graph
+from albert_tf.export.text_graph import cut_padding, pack, tokenizer_graph
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier

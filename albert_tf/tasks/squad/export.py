@@ -17,10 +17,17 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
 from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import character_class, tokenizer_graph, valid_utf8
+from albert_tf.export.text_graph import (
+    character_class,
+    cut_padding,
+    join,
+    keep,
+    merge_words,
+    tokenizer_graph,
+    valid_utf8,
+)
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
