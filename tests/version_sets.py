@@ -117,11 +117,12 @@ def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.nd
         signal.raise_signal(signal.SIGTERM)
         return metrics(*arguments)
 
-    task.metrics = stop
+    if stopped:
+        task.metrics = stop
     evaluation = EvalSpec(source.eval_input_fn, every_steps=STOP)
     estimator = Estimator(task, config)
     with contextlib.suppress(SystemExit) if stopped else contextlib.nullcontext():
-        estimator.train_and_evaluate(spec, evaluation if stopped else None)
+        estimator.train_and_evaluate(spec, evaluation)
     return {name: value.numpy() for name, value in estimator.model.named_weights().items()}
 
 
