@@ -30,7 +30,7 @@ from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 #: Features that each layout of records has.
-_LAYOUTS = ({"text_ids"}, {"row_lengths"}, {"input_ids", "input_mask", "segment_ids"})
+_LAYOUTS = ({"text_ids"}, {"input_ids", "input_mask", "segment_ids"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,6 @@
 Training follows `training_order`, so that a reader can start at any step without replaying the
 steps before it, with any number of input pipelines.
 
-Token sequences are batched by length: chunks of the shuffled stream are sorted by length and cut
-into batches, and the batches are shuffled. Each batch is padded to the next of `length_buckets`.
-
 Compact records are masked here. The random numbers are a function of the seed and of the example's
 position in the stream (training) or among the records (evaluation).
 """
@@ -34,34 +31,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import shown_names
 
-#: Number of batches in a chunk that is sorted by length.
-CHUNK_BATCHES = 64
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
-#: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
-#: otherwise close to each other, as padding costs time: multiples of 2 up to 32, of 4 up to 64, ….
-_FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
-_LENGTHS = (
-    *range(4, 32, 2),
-    *range(32, 64, 4),
-    *range(64, 128, 8),
-    *range(128, 256, 16),
-    *range(256, 512, 32),
-)
-
-
-def length_buckets(
-    max_seq_length: int, *, pad_to_max: bool = False, few: bool = False
-) -> tuple[int, ...]:
-    """Returns the lengths to pad batches to, in ascending order.
-
-    Args:
-      max_seq_length: the last one.
-      pad_to_max: whether it is the only one, as on TPUs.
-      few: whether there are only a few, because the model is compiled for each.
-    """
-    shorter = () if pad_to_max else _FEW_LENGTHS if few else _LENGTHS
-    return (*(n for n in shorter if n < max_seq_length), max_seq_length)
 
 
 @dataclasses.dataclass(eq=False)
@@ -72,8 +43,6 @@ class RecordSource:
       files: paths of the shards; their order matters for evaluation only.
       features: the record layout, from `albert_tf.data.records`.
       seed: of the training order.
-      lengths: for records of token sequences (records.sequence_features): ascending lengths to pad
-        batches to. The last one must hold every row.
       masking: for compact records (records.compact_features): masks them.
       vocab_size: of the model, to check the records' ids; None: ids have no limit.
       num_examples: records in all shards.
@@ -89,7 +58,6 @@ class RecordSource:
     files: list[str]
     features: records.Features
     seed: int = 12345
-    lengths: tuple[int, ...] = ()
     masking: Masking | None = None
     vocab_size: int | None = None
 
@@ -119,8 +87,7 @@ class RecordSource:
             identity = repr([dataclasses.astuple(info) for info in self._infos])
             data = hashlib.sha256(identity.encode()).hexdigest()
         masking = self.masking.fingerprint if self.masking else ""
-        parts = [data, *map(str, self.lengths), masking]
-        return "-".join(filter(None, parts))
+        return f"{data}-{masking}" if masking else data
 
     def reseeded(self, seed: int) -> RecordSource:
         """Returns the same data in another training order."""
@@ -169,40 +136,11 @@ class RecordSource:
         return -(-self.num_examples // batch_size)
 
     def _training_batches(self, context: InputContext) -> tf.data.Dataset:
-        if self._is_sorted:
-            return self._sorted_batches(context)
         order = TrainingOrder(self.blocks, context.batch_size, self.seed)
         dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
         return _map_ahead(dataset, lambda batch: self._parse(batch, context.rows))
-
-    def _sorted_batches(self, context: InputContext) -> tf.data.Dataset:
-        """Returns training batches of similar lengths.
-
-        Chunks are sorted as a whole, so each pipeline reads all of them. The data of fine-tuning
-        tasks are small, and one shard.
-        """
-        size = context.batch_size
-        first_chunk, batches_before = divmod(context.start_step, CHUNK_BATCHES)
-        chunk = size * CHUNK_BATCHES
-
-        def batches(number: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
-            rows, lengths = self._cut(serialized, size)
-            key = tf.random.experimental.stateless_fold_in(
-                tf.constant([self.seed, 1], tf.int64), number
-            )
-            order = tf.random.experimental.stateless_shuffle(tf.range(tf.size(lengths)), key)
-            rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
-            return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
-
-        order = TrainingOrder(self.blocks, chunk, self.seed, max_readers=1)
-        dataset = order.batches(0, chunk, first_chunk)
-        dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
-        return _map_ahead(
-            dataset,
-            lambda batch, length: self._parse(batch[context.row_slice], context.rows, length),
-        )
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
         """Masks this pipeline's batches, string [rows], from `context.start_step` on."""
@@ -224,60 +162,25 @@ class RecordSource:
     def _evaluation_batches(self, context: InputContext) -> tf.data.Dataset:
         size, own = context.batch_size, context.row_slice
 
-        def batches(index: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
+        def parse(number: tf.Tensor, chosen: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+            index, batch = chosen
             # Padding rows repeat a record, so that they parse; their outputs are ignored.
-            missing = -tf.size(index) % size
-            index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)
-            serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
-            rows, lengths = self._cut(serialized, size)
-            cut = tf.gather(index, rows), tf.gather(serialized, rows), lengths
-            return tf.data.Dataset.from_tensor_slices(cut)
-
-        def parse(number: tf.Tensor, cut: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
-            index, batch, length = cut
+            missing = size - tf.size(index)
+            index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)[own]
+            batch = tf.concat([batch, tf.repeat(batch[:1], missing)], 0)[own]
             if self.masking:
-                batch = tf.ensure_shape(batch[own], [context.rows])
+                batch = tf.ensure_shape(batch, [context.rows])
                 parsed = self.masking.draw(batch, self.seed, number * size + own.start)
             else:
-                parsed = self._parse(batch[own], context.rows, length)
-            return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
+                parsed = self._parse(batch, context.rows)
+            return {**parsed, "example_index": tf.ensure_shape(index, [context.rows])}
 
         dataset = read_blocks(self.blocks.read(np.arange(len(self.blocks)))).enumerate()
-        chunk = size * (CHUNK_BATCHES if self._is_sorted else 1)
-        return _map_ahead(dataset.batch(chunk).flat_map(batches).enumerate(), parse)
+        return _map_ahead(dataset.batch(size).enumerate(), parse)
 
-    @property
-    def _is_sorted(self) -> bool:
-        """Whether batches are made of records of similar length."""
-        return len(self.lengths) > 1
-
-    def _cut(self, serialized: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cuts records, string [n * size], into batches, of similar length if there are several.
-
-        Returns:
-          The rows of each batch, int [n, size], and the length to pad it to, int64 [n], which is 0
-          if batches are not sorted by length.
-        """
-        if not self._is_sorted:
-            rows = tf.reshape(tf.range(tf.size(serialized)), [-1, size])
-            return rows, tf.zeros([tf.shape(rows)[0]], tf.int64)
-        layout = {"row_lengths": self.features["row_lengths"]}
-        longest = tf.reduce_max(records.parse_columns(serialized, layout)["row_lengths"], -1)
-        lengths = tf.constant(self.lengths, tf.int64)
-        buckets = tf.searchsorted(lengths, longest)
-        # Stable: examples of one bucket stay in their random order.
-        rows = tf.reshape(tf.argsort(buckets, stable=True), [-1, size])
-        return rows, tf.gather(lengths, tf.gather(buckets, rows[:, -1]))
-
-    def _parse(
-        self, serialized: tf.Tensor, rows: int, length: tf.Tensor | None = None
-    ) -> dict[str, tf.Tensor]:
-        """Parses a batch of static size `rows`; `length` matters if batches are sorted."""
-        if self.lengths:
-            length = length if self._is_sorted else self.lengths[0]
-            parsed = records.parse_sequences(serialized, self.features, length)
-        else:
-            parsed = records.parse_batch(serialized, self.features)
+    def _parse(self, serialized: tf.Tensor, rows: int) -> dict[str, tf.Tensor]:
+        """Parses a batch of static size `rows`."""
+        parsed = records.parse_batch(serialized, self.features)
         return {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in parsed.items()}
 
 

@@ -40,7 +40,7 @@ _OUT_OF_RANGE = re.compile(r"indices\[[\d,]*\] = \S+ is not in \[|Received a lab
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"
 
-#: Arrays [n, ...] by feature; tf.RaggedTensor for features of any length.
+#: Arrays [n, ...] by feature.
 Columns = Mapping[str, Any]
 #: A description of a fault, and bool [n]: which records have it.
 Finding = tuple[str, np.ndarray]
@@ -191,7 +191,7 @@ def _check_examples(
 
     def check(examples: list[bytes]) -> list[str]:
         columns = {
-            name: value if isinstance(value, tf.RaggedTensor) else value.numpy()
+            name: value.numpy()
             for name, value in records.parse_columns(tf.constant(examples), features).items()
         }
         reasons = [""] * len(examples)
@@ -219,9 +219,6 @@ def check_columns(
     vocab_size = tokenizer.vocab_size if tokenizer else vocab_size or np.iinfo(np.int64).max
     if "text_ids" in columns:
         yield from _check_compact(columns, tokenizer, vocab_size)
-        return
-    if "row_lengths" in columns:
-        yield from _check_rows(columns, vocab_size)
         return
     yield from _check_sequences(columns, tokenizer, vocab_size)
     if "masked_lm_positions" in columns:
@@ -253,20 +250,6 @@ def _check_compact(
         starts = tokenizer.word_starts[np.where(outside, 0, ids)]
         wrong = (bits != starts) & in_text & ~outside
         yield "word_starts is not that of the vocabulary", wrong.any(axis=1)
-
-
-def _check_rows(columns: Columns, vocab_size: int) -> Iterator[Finding]:
-    """Checks records of records.sequence_features."""
-    ids, sizes, first = (columns[n] for n in ("input_ids", "row_lengths", "first_lengths"))
-    yield "row_lengths has an empty row", (sizes < 1).any(axis=1)
-    yield "row_lengths is not that of input_ids", sizes.sum(axis=1) != ids.row_lengths().numpy()
-    yield "first_lengths exceeds row_lengths", ((first < 1) | (first > sizes)).any(axis=1)
-    rows, values = ids.value_rowids().numpy(), ids.values.numpy()
-    for name, odd in (
-        ("a negative id", values < 0),
-        ("an id outside the vocabulary", values >= vocab_size),
-    ):
-        yield f"input_ids has {name}", np.bincount(rows[odd], minlength=len(sizes)) > 0
 
 
 def _check_sequences(

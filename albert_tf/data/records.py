@@ -41,21 +41,20 @@ class FeatureSpec:
 
     Attributes:
       dtype: "int64", "float32", or one of PACKED, whose numbers are stored as little-endian bytes.
-      shape: shape within one record; () is a single number, (None,) a list of any length. For a
-        packed type, (n,) means at most n numbers; parsing pads them with zeros.
+      shape: shape within one record; () is a single number. For a packed type, (n,) means at most n
+        numbers; parsing pads them with zeros.
     """
 
     dtype: str
-    shape: tuple[int | None, ...] = ()
+    shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises AlbertError for another dtype or an impossible shape."""
         if self.dtype not in ("int64", "float32", *PACKED):
             raise AlbertError(f"A record feature is int64 or float32, not {shown(self.dtype)}.")
-        sizes = () if self.shape == (None,) else self.shape
-        valid = all(type(size) is int and size > 0 for size in sizes)
-        valid = valid and (self.dtype not in PACKED or len(sizes) == 1)
-        if not valid or math.prod(sizes) > _MAX_NUMBERS:
+        valid = all(type(size) is int and size > 0 for size in self.shape)
+        valid = valid and (self.dtype not in PACKED or len(self.shape) == 1)
+        if not valid or math.prod(self.shape) > _MAX_NUMBERS:
             raise AlbertError(f"A record feature cannot have the shape {shown(self.shape)}.")
 
 
@@ -152,18 +151,6 @@ def pretraining_features(
     }
 
 
-def sequence_features(rows: int = 1, **others: FeatureSpec) -> dict[str, FeatureSpec]:
-    """Returns the layout of a fine-tuning record: token sequences without padding, and `others`.
-
-    A row is one sequence [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; multiple choice has one for each
-    option. `input_ids` concatenates the rows, `row_lengths` are their lengths and `first_lengths`
-    the lengths of their first segments, including [CLS] and [SEP]. `parse_sequences` pads the rows.
-    """
-    lengths = FeatureSpec("int64", (rows,))
-    token = FeatureSpec("int64", (None,))
-    return {"input_ids": token, "row_lengths": lengths, "first_lengths": lengths, **others}
-
-
 def compact_features(max_seq_length: int, vocab_size: int) -> dict[str, FeatureSpec]:
     """Returns the layout of a compact pretraining record: two segments, neither masked nor swapped.
 
@@ -188,8 +175,7 @@ def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
 def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
     """Parses serialized records, string [batch], into tensors [batch, *shape] of the stored types.
 
-    Features of any length become ragged tensors. Packed features are padded or cut to the layout's
-    length.
+    Packed features are padded or cut to the layout's length.
     """
     import tensorflow as tf
 
@@ -197,8 +183,6 @@ def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Ten
     for name, spec in features.items():
         if spec.dtype in PACKED:
             wanted[name] = tf.io.FixedLenFeature((), tf.string)
-        elif spec.shape == (None,):
-            wanted[name] = tf.io.RaggedFeature(tf.as_dtype(spec.dtype), row_splits_dtype=tf.int64)
         else:
             wanted[name] = tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
     parsed = tf.io.parse_example(serialized, wanted)
@@ -221,39 +205,6 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
       Tensors [batch, *shape] under the model's names, int32 or float32.
     """
     return to_model_names(_with_int32(parse_columns(serialized, features)))
-
-
-def parse_sequences(
-    serialized: tf.Tensor, features: Features, length: tf.Tensor | int
-) -> dict[str, tf.Tensor]:
-    """Parses records of `sequence_features` for a model.
-
-    Args:
-      serialized: string [batch].
-      features: the layout.
-      length: S, at least that of the longest row.
-
-    Returns:
-      `input_word_ids`, `input_mask` and `input_type_ids` int32, [batch, S] if records have one row,
-      else [batch, rows, S]; and the other features, [batch, *shape] int32 or float32.
-    """
-    import tensorflow as tf
-
-    parsed = parse_columns(serialized, features)
-    ids, sizes, first = (parsed.pop(n) for n in ("input_ids", "row_lengths", "first_lengths"))
-    rows = sizes.shape[1]
-    flat = tf.RaggedTensor.from_row_lengths(ids.values, tf.reshape(sizes, [-1]), validate=False)
-    shape = [-1, length] if rows == 1 else [-1, rows, length]
-    size = tf.cast(length, tf.int64)
-    position = tf.range(size)
-    mask = position < sizes[..., None]  # [batch, rows, S]
-    inputs = {
-        "input_word_ids": flat.to_tensor(shape=tf.stack([-1, size])),
-        "input_mask": mask,
-        "input_type_ids": mask & (position >= first[..., None]),
-    }
-    inputs = {name: tf.cast(tf.reshape(x, shape), tf.int32) for name, x in inputs.items()}
-    return {**inputs, **_with_int32(parsed)}
 
 
 def _with_int32(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -303,8 +254,7 @@ def encode_examples(
     The bytes are those of protobuf's deterministic serialization, with the features sorted by name.
 
     Args:
-      columns: an array [n, *shape] for each feature; a list of n arrays if the feature is packed or
-        of any length.
+      columns: an array [n, *shape] for each feature; a list of n arrays if the feature is packed.
       features: the layout, with the same names as `columns`.
 
     Raises:
@@ -320,7 +270,7 @@ def encode_examples(
     entries = {}
     for name, spec in features.items():
         column = columns[name]
-        if spec.shape == (None,) or spec.dtype in PACKED:
+        if spec.dtype in PACKED:
             values = np.concatenate(column)
             bounds = np.cumsum([0, *map(len, column)])
         elif column.shape[1:] == spec.shape:

@@ -96,9 +96,7 @@ def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read_consecutive)
 
 
-def divide(
-    blocks: Blocks, batch_size: int, max_readers: int = MAX_READERS
-) -> list[list[np.ndarray]]:
+def divide(blocks: Blocks, batch_size: int) -> list[list[np.ndarray]]:
     """Divides blocks among as many readers as possible that divide the batch and are balanced.
 
     Returns:
@@ -113,7 +111,7 @@ def divide(
         for epoch in range(most)
     ]
     largest_first = [e[np.argsort(-blocks.examples[e], kind="stable")] for e in epochs]
-    for readers in range(max_readers, 1, -1):
+    for readers in range(MAX_READERS, 1, -1):
         if batch_size % readers:
             continue
         parts = [[epoch[reader::readers] for epoch in largest_first] for reader in range(readers)]
@@ -185,13 +183,10 @@ class TrainingOrder:
       blocks: of the shards.
       batch_size: rows of a global batch.
       seed: of all random choices.
-      max_readers: maximum number of readers.
     """
 
-    def __init__(
-        self, blocks: Blocks, batch_size: int, seed: int, max_readers: int = MAX_READERS
-    ) -> None:
-        parts = divide(blocks, batch_size, max_readers)
+    def __init__(self, blocks: Blocks, batch_size: int, seed: int) -> None:
+        parts = divide(blocks, batch_size)
         width = max(1, SHUFFLED_BLOCKS // len(parts))
         self._blocks = blocks
         self._readers = [

@@ -11,10 +11,10 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.pipeline import RecordSource, length_buckets
+from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from tests.support.cases import slow
-from tests.support.numbered_records import LABELS, NUMBER, numbers_of, small_blocks, write_labels
+from tests.support.numbered_records import LABELS, numbers_of, small_blocks, write_labels
 
 
 @pytest.fixture(scope="module")
@@ -116,108 +116,12 @@ def test_many_shards_are_read_completely_and_from_any_step(tmp_path, start):
     np.testing.assert_array_equal(tail, stream[start:])
 
 
-SEQUENCES = records.sequence_features(label_ids=NUMBER)
-LENGTHS = (4, 8, 16)
-
-
-@pytest.fixture(scope="module")
-def sequences(tmp_path_factory):
-    """300 records of 1 to 16 tokens, all of them i + 1 in record i, and their lengths."""
-    sizes = np.random.default_rng(0).integers(1, 17, 300)
-    columns = {
-        "input_ids": [np.full(size, i + 1) for i, size in enumerate(sizes)],
-        "row_lengths": sizes[:, None],
-        "first_lengths": (sizes[:, None] + 1) // 2,
-        "label_ids": np.arange(300),
-    }
-    path = str(tmp_path_factory.mktemp("sequences") / "examples")
-    records.write_shard(path, records.encode_examples(columns, SEQUENCES))
-    return RecordSource([path], SEQUENCES, lengths=LENGTHS), sizes
-
-
-@pytest.fixture(scope="module")
-def first_sequences(sequences):
-    """Labels of 120 batches of 8."""
-    return training_labels(sequences[0], 120, 8)
-
-
-def check_sequences(batch, sizes):
-    """Checks that a batch holds its records, padded to the shortest possible length."""
-    numbers = batch["label_ids"].numpy()
-    length = batch["input_word_ids"].shape[1]
-    assert length == next(n for n in LENGTHS if n >= sizes[numbers].max())
-    mask = np.arange(length) < sizes[numbers][:, None]
-    np.testing.assert_array_equal(batch["input_mask"], mask)
-    np.testing.assert_array_equal(batch["input_word_ids"], (numbers[:, None] + 1) * mask)
-    second = mask & (np.arange(length) >= (sizes[numbers][:, None] + 1) // 2)
-    np.testing.assert_array_equal(batch["input_type_ids"], second)
-
-
-@pytest.mark.parametrize("pipelines", [1, 2])
-def test_each_sequence_is_evaluated_once_among_others_of_similar_length(sequences, pipelines):
-    source, sizes = sequences
-    numbers = []
-    for index in range(pipelines):
-        for batch in source.eval_input_fn(InputContext(32, 0, pipelines, index)):
-            if pipelines == 1:
-                check_sequences(batch, sizes)
-            is_real = batch["example_index"] >= 0
-            labels, index = batch["label_ids"][is_real], batch["example_index"][is_real]
-            np.testing.assert_array_equal(labels, index)
-            numbers += index.numpy().tolist()
-    assert sorted(numbers) == list(range(300))
-
-
-def test_sequences_are_trained_on_equally_often_in_batches_of_similar_length(sequences):
-    source, sizes = sequences
-    batches = list(source.train_input_fn(InputContext(4)).take(300))
-    for batch in batches:
-        check_sequences(batch, sizes)
-    numbers = np.concatenate([batch["label_ids"] for batch in batches])
-    np.testing.assert_allclose(np.bincount(numbers, minlength=300), 4, atol=1)
-    padded = sum(int(np.prod(b["input_mask"].shape)) for b in batches)
-    assert padded < 0.75 * len(batches) * 4 * 16
-    # Batches of one length do not follow each other.
-    lengths = [batch["input_mask"].shape[1] for batch in batches[:64]]
-    assert sum(a != b for a, b in zip(lengths, lengths[1:])) > 20
-
-
-# By default, at the end of the first chunk of batches and in the second one.
-@pytest.mark.parametrize("start", [63, 100, *slow(1, 64)])
-def test_sequence_batches_start_at_any_step(sequences, first_sequences, start):
-    tail = training_labels(sequences[0], 20, 8, start)
-    np.testing.assert_array_equal(tail, first_sequences[start : start + 20])
-
-
-def test_batches_have_static_shapes_without_length_buckets(sequences, shards):
-    lengths = length_buckets(16, pad_to_max=True)
-    fixed = RecordSource(sequences[0].files, SEQUENCES, lengths=lengths)
-    context = InputContext(6)
-    for data in (fixed, source(shards)):
-        for dataset in (data.train_input_fn(context), data.eval_input_fn(context)):
-            assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
-    assert fixed.eval_input_fn(context).element_spec["input_mask"].shape == [6, 16]
-
-
-def test_iterators_are_not_autotuned(sequences):
-    # Deleting them would wait for the end of a round of tuning.
-    context = InputContext(8)
-    for dataset in (sequences[0].train_input_fn(context), sequences[0].eval_input_fn(context)):
+def test_batches_have_static_shapes_and_are_not_autotuned(shards):
+    data, context = source(shards), InputContext(6)
+    for dataset in (data.train_input_fn(context), data.eval_input_fn(context)):
+        assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
+        # Deleting iterators would wait for the end of a round of tuning.
         assert dataset.options().autotune.enabled is False
-
-
-def test_length_buckets_end_with_the_maximum():
-    assert length_buckets(100, few=True) == (16, 32, 64, 96, 100)
-    assert length_buckets(45) == (*range(4, 32, 2), 32, 36, 40, 44, 45)
-    assert length_buckets(16, few=True) == (16,)
-    assert length_buckets(512, pad_to_max=True) == (512,)
-
-
-def test_at_most_a_sixth_of_a_row_is_padding_and_an_eighth_of_a_long_one():
-    lengths = length_buckets(512)
-    for shorter, longer in zip(lengths, lengths[1:]):
-        padding = (longer - shorter - 1) / longer
-        assert padding <= (0.125 if longer > 8 else 1 / 6)
 
 
 def test_a_cut_off_shard_without_manifest_is_named(tmp_path, shards):

@@ -16,7 +16,10 @@ from albert_tf.training.task import Task
 from tests.support.numbered_records import small_blocks
 
 PIECES = 5
-FEATURES = records.sequence_features(label=records.FeatureSpec("int64"))
+FEATURES = {
+    **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), records.FeatureSpec("int64", (3,))),
+    "label": records.FeatureSpec("int64"),
+}
 
 
 class Scores(keras.Model):
@@ -70,9 +73,9 @@ class ScoringTask(Task):
 def write(path, numbers, piece=3):
     n = len(numbers)
     columns = {
-        "input_ids": [np.array([2, piece])] * n,
-        "row_lengths": np.full([n, 1], 2),
-        "first_lengths": np.full([n, 1], 2),
+        "input_ids": np.tile([2, piece, 3], [n, 1]),
+        "input_mask": np.ones([n, 3], np.int64),
+        "segment_ids": np.zeros([n, 3], np.int64),
         "label": np.array(numbers),
     }
     records.write_shard(str(path), records.encode_examples(columns, FEATURES))
@@ -101,7 +104,7 @@ def rename(path, number):
 
 
 def source(path):
-    return RecordSource([str(path)], FEATURES, lengths=(2,))
+    return RecordSource([str(path)], FEATURES)
 
 
 def estimator(folder, task=None):
@@ -206,7 +209,7 @@ def test_damage_in_data_without_a_check_is_one_sentence(tmp_path, shards):
 
 
 def test_the_check_names_the_first_corrupt_record(tmp_path, shards):
-    opened = RecordSource([str(path) for path in shards], FEATURES, lengths=(2,))
+    opened = RecordSource([str(path) for path in shards], FEATURES)
     opened.check()
     flip(shards[1], 3)
     with pytest.raises(AlbertError, match=r"held_out: record 3 \(byte \d+\): its check"):
@@ -218,6 +221,6 @@ def test_the_check_names_the_first_corrupt_record(tmp_path, shards):
 
 def test_ids_outside_the_vocabulary_are_a_fault(shards):
     paths = [str(path) for path in shards]
-    RecordSource(paths, FEATURES, vocab_size=4, lengths=(2,)).check()
+    RecordSource(paths, FEATURES, vocab_size=4).check()
     with pytest.raises(AlbertError, match="an id outside the vocabulary"):
-        RecordSource(paths, FEATURES, vocab_size=3, lengths=(2,)).check()
+        RecordSource(paths, FEATURES, vocab_size=3).check()

@@ -118,19 +118,6 @@ def test_our_encoding_of_the_releases_records_is_the_same_message(name):
     assert list(messages) == list(originals)
 
 
-def test_rows_of_multiple_choice_are_padded_separately():
-    features = records.sequence_features(rows=2)
-    columns = {
-        "input_ids": [np.array([1, 2, 3, 4, 5]), np.array([6, 7])],
-        "row_lengths": np.array([[2, 3], [1, 1]]),
-        "first_lengths": np.array([[1, 1], [1, 1]]),
-    }
-    parsed = records.parse_sequences(records.encode_examples(columns, features), features, 4)
-    expected = [[[1, 2, 0, 0], [3, 4, 5, 0]], [[6, 0, 0, 0], [7, 0, 0, 0]]]
-    np.testing.assert_array_equal(parsed["input_word_ids"], expected)
-    np.testing.assert_array_equal(parsed["input_type_ids"].numpy().sum(-1), [[1, 2], [0, 0]])
-
-
 def test_a_shard_is_described_as_it_lies_on_disk(tmp_path, examples):
     path = tmp_path / "a.tfrecord"
     info = records.write_shard(str(path), iter(examples))

@@ -17,9 +17,9 @@ from albert_tf.data.manifest import PRETRAINING, Manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import Blocks, TrainingOrder, divide
 from tests.support.cases import slow
-from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of, small_blocks
+from tests.support.numbered_records import NUMBER, encode_numbers, numbers_of, small_blocks
 
-FEATURES = records.sequence_features(document=NUMBER, number=NUMBER)
+FEATURES = {"document": NUMBER, "number": NUMBER}
 PASSES = 10
 
 
@@ -28,7 +28,7 @@ def write(folder, shards: Sequence[Sequence[Sequence[int]]], one_pass=False) -> 
     infos, numbers = [], itertools.count()
     for i, passes in enumerate(shards):
         encoded = [
-            encode_pairs(document=documents, number=[next(numbers) for _ in documents])
+            encode_numbers(document=documents, number=[next(numbers) for _ in documents])
             for documents in passes
         ]
         path = str(folder / f"shard-{i:03d}")
@@ -40,9 +40,7 @@ def write(folder, shards: Sequence[Sequence[Sequence[int]]], one_pass=False) -> 
 
 
 def open_source(folder, **options) -> RecordSource:
-    return RecordSource(
-        find_shards(str(folder)), FEATURES, **{"seed": 3, "lengths": (2,), **options}
-    )
+    return RecordSource(find_shards(str(folder)), FEATURES, **{"seed": 3, **options})
 
 
 def repeated(shards: int, documents: int = 8, passes: int = PASSES) -> list[list[list[int]]]:
@@ -174,20 +172,19 @@ def test_a_pipeline_reads_only_the_blocks_of_its_rows(tmp_path, pipeline):
 
 
 def test_readers_divide_the_batch_and_have_about_equally_many_records():
-    def sizes(passes, batch_size, **limit):
+    def sizes(passes, batch_size):
         """Returns the readers' numbers of records, for shards with passes of these sizes."""
         infos = [
             records.ShardInfo("", sum(p), 0, "", [records.Pass(n, [9] * -(-n // 1024)) for n in p])
             for p in passes
         ]
         blocks = Blocks.from_infos([""] * len(infos), infos)
-        parts = divide(blocks, batch_size, **limit)
+        parts = divide(blocks, batch_size)
         return [sum(blocks.examples[epoch].sum() for epoch in epochs) for epochs in parts]
 
     assert sizes([[100]] * 256, 4096) == [1600] * 16
     assert sizes([[100]] * 10, 4096) == [500, 500]
     assert sizes([[100] * 3] * 10, 20) == [300] * 10
-    assert sizes([[100]] * 10, 4096, max_readers=1) == [1000]
     assert sizes([[100]] * 10, 7) == [1000]
     assert sizes([[1000], [1]], 2) == [1001]
     assert sizes([[98], [103], [98], [103]], 2) == [201, 201]

@@ -81,13 +81,8 @@ def test_records_are_counted_over_the_shards_of_a_folder(tmp_path, tokenizer):
 
 
 def test_records_for_fine_tuning_are_refused(tmp_path, tokenizer):
-    features = records.sequence_features(label_ids=records.FeatureSpec("int64", ()))
-    columns = {
-        "input_ids": [np.array([2, 8, 4, 3])],
-        "row_lengths": np.array([[4]]),
-        "first_lengths": np.array([[4]]),
-        "label_ids": np.array([1]),
-    }
+    features = {"input_ids": records.FeatureSpec("int64", (4,))}
+    columns = {"input_ids": np.array([[2, 8, 4, 3]])}
     path = str(tmp_path / "0.tfrecord")
     shards = [records.write_shard(path, records.encode_examples(columns, features))]
     tokenizer.save(str(tmp_path))

@@ -39,15 +39,10 @@ def write_labels(path: Path, numbers: Sequence[int]) -> records.ShardInfo:
     return records.write_shard(str(path), encode_labels(numbers))
 
 
-def encode_pairs(**numbers: Sequence[int]) -> list[bytes]:
-    """Encodes sequences of the ids 2 and 3, each with its numbers."""
+def encode_numbers(**numbers: Sequence[int]) -> list[bytes]:
+    """Encodes records with these numbers."""
     columns = {name: np.asarray(values) for name, values in numbers.items()}
-    n = len(next(iter(columns.values())))
-    columns["input_ids"] = [np.array([2, 3])] * n
-    columns["row_lengths"] = np.full([n, 1], 2)
-    columns["first_lengths"] = np.full([n, 1], 1)
-    features = records.sequence_features(**dict.fromkeys(numbers, NUMBER))
-    return records.encode_examples(columns, features)
+    return records.encode_examples(columns, dict.fromkeys(numbers, NUMBER))
 
 
 def numbers_of(

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import RunConfig
-from albert_tf.data.pipeline import length_buckets
+from albert_tf.data.length_batches import length_buckets
 from albert_tf.modeling.kernels.graph_mode import GraphMode
 from albert_tf.training import compilation
 from albert_tf.training.compilation import can_compile, missing_compiler, mode_chooser
