@@ -40,10 +40,8 @@ def export_task(
     """Exports a fine-tuned model as the SavedModel of its task.
 
     Args:
-      task_class: the task.
-      source: the model.
-      path: the folder to create.
-      overwrite, precision: see `export_saved_model`.
+      task_class, source: the task and the model.
+      path, overwrite, precision: see `export_saved_model`.
 
     Raises:
       AlbertError: there is no such model, or the task has no SavedModel.

@@ -81,12 +81,8 @@ class FineTunedModel:
     ) -> Self:
         """Fine-tunes as the task's script does, and loads the result.
 
-        Args:
-          model: to start from; see albert_tf.load_pretrained.
-          recipe: the name of the recipe.
-          data: examples to train and to evaluate on; without the latter there is no evaluation.
-          make_spec: makes the task's specification from `max_seq_length`.
-          settings: see `FineTuneConfig.from_recipe`.
+        `data` are examples to train on and, perhaps, to evaluate on; `make_spec` makes the task's
+        specification from `max_seq_length`.
         """
         from albert_tf.tasks.runner import Examples, run
 

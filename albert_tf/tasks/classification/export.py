@@ -52,13 +52,6 @@ def build_classifier(
     Signatures: `serving_default` takes `sentences`, `pairs` takes both, and `examples` takes
     `input`, serialized tf.Examples of the TF1 release's features, and returns its names:
     `predictions` (the label's index, or the number) and `probabilities`.
-
-    Args:
-      task: the task of the model.
-      model: in float32.
-
-    Returns:
-      The root and its signatures.
     """
     graph = tokenizer_graph(task.tokenizer)
     length, labels = task.spec.max_seq_length, task.spec.labels

@@ -66,12 +66,6 @@ class TextClassificationTask(FineTuningTask):
     """Classifies with a linear layer on the pooled output.
 
     The loss is the cross-entropy, or the squared error for regression.
-
-    Args:
-      config: of the model.
-      tokenizer: saved with the model.
-      spec: labels and length.
-      dropout_rate: dropout on the pooled output.
     """
 
     name = "text_classification"

@@ -33,12 +33,7 @@ class Actions(NamedTuple):
 
 
 def read_split(task: GlueTask, split: Split, data_dir: str | None) -> list[TextExample]:
-    """Reads one split of a task; says how many malformed rows are skipped.
-
-    Args:
-      task: the task.
-      split: one of its splits.
-      data_dir: the folder with CoLA/, SST-2/, ….
+    """Reads one split of a task below the folder of CoLA, SST-2, …; says what it skips.
 
     Raises:
       AlbertError: the file is missing or malformed (with its line).
@@ -99,15 +94,7 @@ def find_tasks(data_dir: str | None) -> list[GlueTask]:
 
 
 def read_texts(task: GlueTask, actions: Actions, data_dir: str | None) -> Examples:
-    """Reads the splits of a task that a run needs.
-
-    Args:
-      task: the task.
-      actions: what the run does.
-      data_dir: see `read_split`.
-
-    Returns:
-      The examples; development and test sets by the names of their splits.
+    """Reads the splits that a run needs: development and test sets by the names of their splits.
 
     Raises:
       AlbertError: the task has no such split, or a file is missing or malformed.
@@ -123,12 +110,7 @@ def read_texts(task: GlueTask, actions: Actions, data_dir: str | None) -> Exampl
 
 
 def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassificationTask:
-    """Opens the trained classifier of an output directory.
-
-    Args:
-      task: the GLUE task to evaluate or predict.
-      output_dir: the directory.
-      **changes: see `FineTuningTask.load`.
+    """Opens the classifier of an output directory for a task; see `FineTuningTask.load`.
 
     Raises:
       AlbertError: there is none, or it was trained for another task.

@@ -80,7 +80,7 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
       run_dirs: output directories of single tasks, or folders of several.
 
     Returns:
-      The paths of predictions by the file of a submission.
+      Paths by the name of the server's file.
 
     Raises:
       AlbertError: several runs predict a test set.

@@ -129,11 +129,7 @@ def read_questions(path: str, num_choices: int | None) -> list[MultipleChoiceExa
 def row_questions(
     rows: Iterable[tuple[str, Mapping[str, Any]]], num_choices: int | None
 ) -> list[MultipleChoiceExample]:
-    """Converts rows to questions.
-
-    Args:
-      rows: the place of each row, for errors, and its values; see `read_questions`.
-      num_choices: number of options that every question must have; None: that of the first one.
+    """Converts rows, each with its place for errors, to questions; see `read_questions`.
 
     Raises:
       AlbertError: a row is malformed, or an id occurs twice.

@@ -54,13 +54,6 @@ def build_multiple_choice(
     The root, and `serving_default`, take `texts` and `questions`, string [B], and `options`, string
     [B, C] for any number C. They return the chosen option as `answer`, string [B], and `index`,
     int32 [B], and `probabilities`, float32 [B, C].
-
-    Args:
-      task: the task of the model.
-      model: the model, in float32.
-
-    Returns:
-      The root and its signatures.
     """
     graph, spec = tokenizer_graph(task.tokenizer), task.spec
     specs = [strings("texts"), strings("questions"), strings("options", rank=2)]

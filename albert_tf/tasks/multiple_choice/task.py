@@ -99,12 +99,6 @@ class MultipleChoiceTask(FineTuningTask):
     """One encoder scores each option; cross-entropy of the softmax over the options.
 
     The model cannot tell the options' letters apart, so the baseline is chance, 1 of `num_choices`.
-
-    Args:
-      config: configuration of the model.
-      tokenizer: saved with the model.
-      spec: settings of the task.
-      dropout_rate: dropout on the pooled outputs.
     """
 
     name = "multiple_choice"
@@ -240,13 +234,7 @@ def multiple_choice_metrics(
 def _write_outputs(
     examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, output_dir: str
 ) -> None:
-    """Writes predictions.tsv and, if all questions are labelled, predict_results.json.
-
-    Args:
-      examples: n questions.
-      probabilities: float [n, options].
-      output_dir: folder of the files.
-    """
+    """Writes predictions.tsv and, if all questions are labelled, predict_results.json."""
     path = os.path.join(output_dir, PREDICTIONS_FILE)
     letters = [letter(i) for i in range(len(examples[0].options))]
     results_path = os.path.join(output_dir, PREDICT_RESULTS_FILE)

@@ -242,9 +242,6 @@ def write_answers(folder: str, answers: Answers, threshold: float | None) -> str
 def read_answers(folder: str) -> Answers:
     """Reads n-best lists and, if there are some, null odds.
 
-    Args:
-      folder: output directory of a run that has evaluated or predicted.
-
     Raises:
       AlbertError: a file is missing or damaged.
     """

@@ -155,13 +155,6 @@ def build_squad(task: SquadTask, model: AlbertModel) -> tuple[ReusableSavedModel
     more likely there is no answer; and `answerable`, bool, whether they are at most the task's
     threshold (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers
     without `compat`, except that a question without a possible span gets an empty answer.
-
-    Args:
-      task: the task of the model.
-      model: the model, in float32.
-
-    Returns:
-      The root and its signatures.
     """
     tokenizer, spec, threshold = task.tokenizer, task.spec, task.answer_threshold
     graph = tokenizer_graph(tokenizer)

@@ -74,15 +74,9 @@ class SquadTask(FineTuningTask):
     """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
 
     Args:
-      config: configuration of the model.
-      tokenizer: saved with the model.
-      spec: settings of the task.
-      dropout_rate: dropout in the beam head's answerability classifier.
+      config, tokenizer, spec, dropout_rate: see FineTuningTask.
       threshold: for 2.0, null odds above which a question counts as unanswerable; None until an
         evaluation finds the best one.
-
-    Raises:
-      AlbertError: the configuration does not match the tokenizer or the length.
     """
 
     name = "squad"
