@@ -163,11 +163,7 @@ def _run_lite(content: bytes, batches: _Batches) -> list[Mapping[str, np.ndarray
 
 
 def onnx_format() -> IdFormat:
-    """Returns ONNX.
-
-    Raises:
-      AlbertError: tf2onnx or ONNX Runtime is not installed.
-    """
+    """Returns ONNX; raises AlbertError if tf2onnx or ONNX Runtime is not installed."""
     packages = ("tf2onnx", "onnxruntime")
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:

@@ -17,12 +17,7 @@ CARD_FILE = "README.md"
 
 
 class Kind(NamedTuple):
-    """A kind of export.
-
-    Attributes:
-      title: of the card.
-      example: Python code that uses the export, with {name} for its name.
-    """
+    """A kind of export: a title, and Python code that uses it, with {name} for its name."""
 
     title: str
     example: str

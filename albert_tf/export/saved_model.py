@@ -75,15 +75,10 @@ def serving_signature(
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """A SavedModel under construction.
+    """A SavedModel to write, see `publish`.
 
-    Attributes:
-      kind: for the model card.
-      root: the object to save.
-      signatures: concrete functions, or functions with one signature, by name.
-      probes: calls for the self-check.
-      assets: see write_saved_model.
-      precision: one of PRECISIONS.
+    Its signatures are concrete functions, or functions with one signature. On assets see
+    `write_saved_model`; the precision is one of PRECISIONS.
     """
 
     kind: Kind

@@ -61,13 +61,8 @@ def self_check(
     Floats may differ by the tolerance. Strings and integers must be equal, unless the tolerance is
     larger than TOLERANCE: then labels and answers of almost the same score may change places.
 
-    Args:
-      folder: of the SavedModel.
-      probes: calls and expected outputs.
-      tolerance: the largest difference, see TOLERANCE.
-
     Returns:
-      The report, as JSON values: `versions`, `tolerance`, and for each probe `called`,
+      The report, as JSON values: `versions`, `tolerance`, and for each of `probes` `called`,
       `batch_size`, `length`, `largest_difference` by output and, of strings and integers that need
       not be equal, `equal`, the share of those that are.
 
@@ -106,7 +101,7 @@ def self_check(
 
 
 def _difference(found: np.ndarray | None, expected: np.ndarray) -> float | None:
-    """Returns the largest difference, see TOLERANCE; None for other shapes, strings, integers."""
+    """Returns the largest difference; None for other shapes, strings, integers."""
     if found is None or found.shape != expected.shape:
         return None
     if expected.dtype.kind != "f":

@@ -377,7 +377,7 @@ def pack(
     Args:
       segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].
       seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
-      tokenizer: provides the ids of the special pieces.
+      tokenizer: has the ids of the special pieces.
       skip_empty_second: a pair whose B is empty becomes [CLS] A [SEP].
     """
     flat = [merge_words(segment) for segment in segments]
