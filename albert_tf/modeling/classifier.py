@@ -26,7 +26,7 @@ HEAD_INITIALIZER_RANGE = 0.02
 
 
 class ClassificationHead(WeightedLayer):
-    """Linear layer on the pooled output, in float32.
+    """Linear layer in float32, on the pooled output or on each position.
 
     Args:
       num_labels: number of logits.
@@ -47,9 +47,9 @@ class ClassificationHead(WeightedLayer):
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)
 
-    def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
-        """Maps float32 [B, H] to float32 logits [B, num_labels]."""
-        logits = tf.matmul(pooled_output, self._weights, transpose_b=True)
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Maps float32 [rows, H] to float32 logits [rows, num_labels]."""
+        logits = tf.matmul(x, self._weights, transpose_b=True)
         return tf.nn.bias_add(logits, self._bias)
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Extractive question answering: two heads that score answer spans, and a model for each.
+"""Extractive question answering: a model for each of the release's two heads.
 
 Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands for "no answer".
 """
@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.classifier import HEAD_INITIALIZER_RANGE
+from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
@@ -72,23 +72,6 @@ def top_k(scores: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     values = tf.pad(values, missing, constant_values=FORBIDDEN)
     shape = [*scores.shape[:-1], k]
     return tf.ensure_shape(values, shape), tf.ensure_shape(tf.pad(positions, missing), shape)
-
-
-class SpanHead(WeightedLayer):
-    """Scores each position as start and as end of the answer (official run_squad_v1)."""
-
-    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
-        super().__init__("cls/squad", HEAD_INITIALIZER_RANGE, dtype)
-        self._weights = self.matrix("output_weights", [2, config.hidden_size])
-        self._bias = self.vector("output_bias", 2)
-
-    def call(self, sequence_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Maps [B, S, H] to start and end logits, float32 [B, S] each."""
-        length = dimension(sequence_output, 1)
-        x = tf.reshape(tf.cast(sequence_output, tf.float32), [-1, sequence_output.shape[2]])
-        logits = tf.nn.bias_add(tf.matmul(x, self._weights, transpose_b=True), self._bias)
-        start, end = tf.unstack(tf.reshape(logits, [-1, length, 2]), axis=2)
-        return start, end
 
 
 class BeamHead(WeightedLayer):
@@ -191,8 +174,9 @@ def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tenso
 
 @keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertSpanAnswerer(AlbertModel):
-    """The encoder with SpanHead, for SQuAD 1.1 and as the plain head for 2.0.
+    """Scores each position as start and as end of the answer (official run_squad_v1).
 
+    The model of SQuAD 1.1, and the one of 2.0 with the plain head.
     Called with the encoder's dict. Returns a dict: `start_logits` and `end_logits`, float32
     [B, S], for all positions, allowed or not.
     """
@@ -202,13 +186,15 @@ class AlbertSpanAnswerer(AlbertModel):
     ) -> None:
         super().__init__(config, dtype, name)
         self.encoder = AlbertEncoder(config, dtype)
-        self.head = SpanHead(config, dtype)
+        self.head = ClassificationHead(2, config.hidden_size, "cls/squad", dtype)
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the positions of a batch; see the class."""
-        outputs = self.encoder(inputs, training=training)
-        start, end = self.head(outputs["sequence_output"])
+        sequence = self.encoder(inputs, training=training)["sequence_output"]
+        rows = tf.reshape(tf.cast(sequence, tf.float32), [-1, self.config.hidden_size])
+        logits = tf.reshape(self.head(rows), [-1, dimension(sequence, 1), 2])
+        start, end = tf.unstack(logits, axis=2)
         return {"start_logits": start, "end_logits": end}
 
 
