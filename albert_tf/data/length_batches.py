@@ -114,24 +114,26 @@ class Sequences:
         token_columns: Mapping[str, Iterable[Sequence[int]]] | None = None,
         group: int | None = None,
     ) -> None:
-        ids, sizes, first = _joined(sequences)
-        flat = {"input_word_ids": ids}
+        columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
+        digest = hashlib.sha256(repr([group, *columns]).encode())
+        with tf.device("CPU:0"):
+            ids, sizes, first = _joined(sequences, digest)
+        flat: dict[str, tf.Tensor | np.ndarray] = {"input_word_ids": ids}
         for name, values in (token_columns or {}).items():
             flat[name] = np.concatenate([np.asarray(row, np.int32) for row in values])
+            digest.update(flat[name])
         self._group = group
         self.longest = sizes.reshape(-1, group or 1).max(axis=1)
         self.num_examples, self.mean_length = len(self.longest), float(sizes.mean())
         bounds = np.concatenate([[0], np.cumsum(sizes)])
-        columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
-        digest = hashlib.sha256(repr([group, *flat, *columns]).encode())
-        for array in (*flat.values(), bounds, first, *columns.values()):
+        for array in (bounds, first, *columns.values()):
             digest.update(np.ascontiguousarray(array))
         self._digest = digest.hexdigest()
         self.lengths, self.seed = length_buckets(int(self.longest.max())), 0
         self._pads = dict.fromkeys(flat, NO_NUMBER) | {"input_word_ids": pad_id}
         arrays = {"flat": flat, "columns": columns, "bounds": bounds, "first": first}
         with tf.device("CPU:0"):
-            self._tensors = tf.nest.map_structure(tf.constant, arrays)
+            self._tensors = tf.nest.map_structure(tf.convert_to_tensor, arrays)
             self._longest = tf.constant(self.longest)
 
     @property
@@ -269,11 +271,12 @@ _batch_function = tf.function(_batch, autograph=False, reduce_retracing=True)
 
 
 def _joined(
-    sequences: Iterable[tuple[Sequence[int], int]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    sequences: Iterable[tuple[Sequence[int], int]], digest: Any
+) -> tuple[tf.Tensor, np.ndarray, np.ndarray]:
     """Returns all ids, in 16 bits if they fit, the lengths of the sequences and those of A.
 
-    Large data sets are joined in parts, so that they are never in memory in 32 bits.
+    Large data sets are joined in parts, so that they are in memory at most twice. `digest` gets
+    the ids.
     """
     sequences, parts, sizes, first = iter(sequences), [], [], []
     while chosen := list(itertools.islice(sequences, _JOINED)):
@@ -281,8 +284,11 @@ def _joined(
             sizes.append(len(ids))
             first.append(length)
         part = np.concatenate([np.asarray(ids, np.int32) for ids, _ in chosen])
-        parts.append(part.astype(np.uint16) if part.max() < 1 << 16 else part)
-    return np.concatenate(parts), np.array(sizes, np.int64), np.array(first, np.int64)
+        digest.update(part)
+        parts.append(tf.constant(part.astype(np.uint16) if part.max() < 1 << 16 else part))
+    dtype = tf.int32 if any(part.dtype == tf.int32 for part in parts) else tf.uint16
+    ids = tf.concat([tf.cast(part, dtype) for part in parts], 0)
+    return ids, np.array(sizes, np.int64), np.array(first, np.int64)
 
 
 def _column(values: np.ndarray) -> np.ndarray:
