@@ -30,7 +30,7 @@ from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown_names
+from albert_tf.io.json_values import joined
 from albert_tf.io.text_tables import TextColumns, check_table, read_text_table
 from albert_tf.tasks.flags import (
     FILES,
@@ -136,7 +136,7 @@ def _run_custom(config: FineTuneConfig | None) -> None:
         if FLAGS.regression and task.spec.labels:
             raise AlbertError(
                 f"--regression does not fit the model in {FLAGS.output_dir}, which was trained on "
-                f"labels ({shown_names(task.spec.labels)}); leave the flag out."
+                f"labels ({joined(task.spec.labels)}); leave the flag out."
             )
         columns = task.spec.columns
     read = [FLAGS[file].value for action, file in FILES.items() if is_requested(action)]

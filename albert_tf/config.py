@@ -14,7 +14,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
@@ -98,7 +98,8 @@ class AlbertConfig:
         for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
             if getattr(self, key) not in choices:
                 raise AlbertError(
-                    f"{key} must be one of {', '.join(choices)}, not {shown(getattr(self, key))}."
+                    f"{key} must be one of {', '.join(choices)}, not "
+                    f"{short_repr(getattr(self, key))}."
                 )
         if self.hidden_size % self.num_attention_heads:
             raise AlbertError(
@@ -134,14 +135,14 @@ class AlbertConfig:
             object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LIMIT:
             raise AlbertError(
-                f"{key} must be a positive integer of at most {_LIMIT}, not {shown(value)}."
+                f"{key} must be a positive integer of at most {_LIMIT}, not {short_repr(value)}."
             )
 
     def _check_number(self, key: str) -> None:
         value = getattr(self, key)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not 0 <= value < 1000:
-            raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
+            raise AlbertError(f"{key} must be a number from 0 to 1000, not {short_repr(value)}.")
         if key.endswith("_dropout_prob") and value >= 1:
             raise AlbertError(f"{key} must be below 1, not {value!r}.")
 
@@ -206,7 +207,9 @@ class AlbertConfig:
           AlbertError: a key without default is missing, or a value is bad.
         """
         if not isinstance(values, Mapping):
-            raise AlbertError(f"{source} must be a mapping of keys to values, not {shown(values)}.")
+            raise AlbertError(
+                f"{source} must be a mapping of keys to values, not {short_repr(values)}."
+            )
         fields = {field.name: field for field in dataclasses.fields(cls)}
         missing = [
             name
@@ -216,7 +219,7 @@ class AlbertConfig:
         if missing:
             raise AlbertError(f"{source} lacks {', '.join(missing)}; add the missing key(s).")
         for key in sorted(set(values) - set(fields) - _WITHOUT_EFFECT):
-            warnings.warn(f"{source}: unknown key {shown(key)} is ignored.", stacklevel=2)
+            warnings.warn(f"{source}: unknown key {short_repr(key)} is ignored.", stacklevel=2)
         try:
             return cls(**{key: value for key, value in values.items() if key in fields})
         except AlbertError as error:

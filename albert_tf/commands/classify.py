@@ -25,7 +25,7 @@ from albert_tf.commands.common import (
     trained_folder,
 )
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -68,7 +68,8 @@ def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
     for number, line in enumerate(texts, start=1):
         if line.count("\t") != 1:
             raise AlbertError(
-                f"The model takes pairs of texts, but line {number}, {shown(line)}, is not two "
+                f"The model takes pairs of texts, but line {number}, {short_repr(line)}, is "
+                f"not two "
                 "texts with a tab between them."
             )
     return [tuple(line.split("\t")) for line in texts]

@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf.data.records import Features, FeatureSpec, ShardInfo, infer_features, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown, shown_json
+from albert_tf.io.json_values import from_json, short_json, short_repr
 
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
@@ -85,7 +85,7 @@ class Manifest:
         where = f"The manifest {path}"
         manifest = from_json(cls, value, where)
         if not manifest.kind.isidentifier():
-            raise AlbertError(f"{where} has an invalid kind: {shown(manifest.kind)}.")
+            raise AlbertError(f"{where} has an invalid kind: {short_repr(manifest.kind)}.")
         for name in ("features", "tokenizer", "options", "statistics"):
             if not isinstance(value[name], dict):
                 raise AlbertError(f"{where} is malformed: {name} must be an object.")
@@ -98,7 +98,7 @@ class Manifest:
             for file in manifest.options.get("input_files", ()):
                 os.path.basename(file["path"]), file["bytes"]
         except (KeyError, TypeError) as error:
-            raise AlbertError(f"{where} is malformed: {shown(error)}.") from error
+            raise AlbertError(f"{where} is malformed: {short_repr(error)}.") from error
         if not isinstance(manifest.shards, list) or not manifest.shards:
             raise AlbertError(f"{where} lists no shards.")
         shards = [
@@ -241,8 +241,8 @@ def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Ma
         value, expected = manifest.options[name], first.options[name]
         if value != expected:
             raise AlbertError(
-                f"The records in {folder or '.'} were built with {name}={shown_json(value)}, "
-                f"those in {first_folder or '.'} with {shown_json(expected)}; they cannot be mixed."
+                f"The records in {folder or '.'} were built with {name}={short_json(value)}, "
+                f"those in {first_folder or '.'} with {short_json(expected)}; they cannot be mixed."
             )
 
 

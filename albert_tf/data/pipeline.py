@@ -29,7 +29,7 @@ from albert_tf.data.record_errors import raise_first_fault
 from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.io.json_values import shown_names
+from albert_tf.io.json_values import joined
 
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
@@ -75,7 +75,7 @@ class RecordSource:
         self._infos = infos
         self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
-            raise AlbertError(f"The record files {shown_names(self.files)} hold no examples.")
+            raise AlbertError(f"The record files {joined(self.files)} hold no examples.")
         self.blocks = Blocks.from_infos(self.files, infos)
         self.fingerprint = self._fingerprint()
 

@@ -20,7 +20,7 @@ from albert_tf.data.example_encoding import encode_feature, join_features
 from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown
+from albert_tf.io.json_values import from_json, short_repr
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -51,11 +51,13 @@ class FeatureSpec:
     def __post_init__(self) -> None:
         """Raises AlbertError for another dtype or an impossible shape."""
         if self.dtype not in ("int64", "float32", *PACKED):
-            raise AlbertError(f"A record feature is int64 or float32, not {shown(self.dtype)}.")
+            raise AlbertError(
+                f"A record feature is int64 or float32, not {short_repr(self.dtype)}."
+            )
         valid = all(type(size) is int and size > 0 for size in self.shape)
         valid = valid and (self.dtype not in PACKED or len(self.shape) == 1)
         if not valid or math.prod(self.shape) > _MAX_NUMBERS:
-            raise AlbertError(f"A record feature cannot have the shape {shown(self.shape)}.")
+            raise AlbertError(f"A record feature cannot have the shape {short_repr(self.shape)}.")
 
 
 Features = Mapping[str, FeatureSpec]
@@ -106,7 +108,7 @@ class ShardInfo:
         """
         shard = from_json(cls, values, where)
         if not isinstance(shard.passes, (list, tuple)):
-            raise AlbertError(f"{where}: passes is not a list, but {shown(shard.passes)}.")
+            raise AlbertError(f"{where}: passes is not a list, but {short_repr(shard.passes)}.")
         passes = [from_json(Pass, one_pass, where) for one_pass in shard.passes]
         for i, one_pass in enumerate(passes):
             sizes = one_pass.block_bytes
@@ -238,7 +240,8 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         count = len(getattr(feature, kind).value) if kind else 0
         if kind not in ("int64_list", "float_list") or not count:
             raise AlbertError(
-                f"The record feature {shown(name)} is not a list of numbers; compact records need "
+                f"The record feature {short_repr(name)} is not a list of numbers; compact "
+                f"records need "
                 "the manifest.json that was written with them."
             )
         dtype = "int64" if kind == "int64_list" else "float32"

@@ -10,7 +10,7 @@ from typing import Any
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 #: Keys with the same name and meaning in albert_config.json.
 _SAME_KEYS = sorted(
@@ -42,15 +42,16 @@ def read_config(path: str) -> AlbertConfig:
     """
     values = files.read_object(path, "model configuration")
     if values.get("model_type") != "albert":
-        model_type = shown(values.get("model_type"))
+        model_type = short_repr(values.get("model_type"))
         raise AlbertError(f"{path} is not of an ALBERT: its model_type is {model_type}.")
     for key, value in _REQUIRED.items():
         if values.get(key, value) != value:
-            raise AlbertError(f"{path}: {key} must be {value!r}, not {shown(values[key])}.")
+            raise AlbertError(f"{path}: {key} must be {value!r}, not {short_repr(values[key])}.")
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise AlbertError(
-            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not {shown(activation)}."
+            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not "
+            f"{short_repr(activation)}."
         )
     ours = {key: values[key] for key in _SAME_KEYS if key in values}
     config = AlbertConfig.from_dict({**ours, "hidden_act": _ACTIVATIONS[activation]}, source=path)

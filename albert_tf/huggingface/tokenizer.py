@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import TOKENIZER_CONFIG, VOCABULARIES
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
@@ -112,7 +112,7 @@ def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
         raise AlbertError(
             f"{source} is damaged ({type(error).__name__}: {error}); get it again."
         ) from error
-    raise _unlike(source, f"a model of the type {shown(kind)}")
+    raise _unlike(source, f"a model of the type {short_repr(kind)}")
 
 
 def _unlike(source: str, what: str) -> AlbertError:
@@ -141,9 +141,9 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
         if kind == "Precompiled":
             table = base64.b64decode(step["precompiled_charsmap"], validate=True)
         elif kind not in ("NFKD", "StripAccents", "Lowercase", "Replace"):
-            raise _unlike(source, f"the normalizer {shown(kind)}")
+            raise _unlike(source, f"the normalizer {short_repr(kind)}")
         elif kind == "Replace" and next(iter(step["pattern"].values())) not in _REPLACED:
-            raise _unlike(source, f"a replacement of {shown(step['pattern'])}")
+            raise _unlike(source, f"a replacement of {short_repr(step['pattern'])}")
         has_nfkd |= kind == "NFKD"
         lower_case |= kind == "Lowercase"
         strip_accents |= kind == "StripAccents"

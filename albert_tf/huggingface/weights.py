@@ -26,7 +26,7 @@ from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import config_values
 from albert_tf.huggingface.tokenizer import write_tokenizer
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
@@ -224,7 +224,7 @@ class SafetensorsFile:
         for name, entry in slices.items():
             if entry.get_dtype() not in _DTYPES:
                 raise AlbertError(
-                    f"{path}: {shown(name)} has type {entry.get_dtype()}; only "
+                    f"{path}: {short_repr(name)} has type {entry.get_dtype()}; only "
                     f"{', '.join(_DTYPES)} can be read."
                 )
         self.shapes = {name: list(entry.get_shape()) for name, entry in slices.items()}

@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
 _Example = TypeVar("_Example")
@@ -73,7 +73,7 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
     for number, row in enumerate(_raw_rows(data, name)):
         where = f"{name} row {number}"
         if not isinstance(row, Mapping):
-            raise AlbertError(f"{where} must be a dict of columns, not {shown(row)}.")
+            raise AlbertError(f"{where} must be a dict of columns, not {short_repr(row)}.")
         values = {str(column): _plain(value, where) for column, value in row.items()}
         for column, names in label_names.items():
             if isinstance(values.get(column), int) and 0 <= values[column] < len(names):
@@ -98,7 +98,7 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
         return data
     raise AlbertError(
         f"The {name} data must be a path, a list of dicts, a dict of columns, a data frame or a "
-        f"data set, not {shown(data)}."
+        f"data set, not {short_repr(data)}."
     )
 
 
@@ -116,7 +116,7 @@ def _plain(value: Any, where: str) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise AlbertError(f"{where}: the text {shown(value)} is not UTF-8.") from error
+            raise AlbertError(f"{where}: the text {short_repr(value)} is not UTF-8.") from error
     if hasattr(value, "numpy"):  # A tensor.
         return _plain(value.numpy(), where)
     if isinstance(value, (np.ndarray, np.generic)):

@@ -20,7 +20,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import storage
-from albert_tf.io.json_values import finite_only, parse_json, shown
+from albert_tf.io.json_values import finite_only, parse_json, short_repr
 from albert_tf.io.locks import lock_output
 from albert_tf.io.removal import own_temporaries, owner_id, remove_temporary, temporary_name
 from albert_tf.io.storage import exists, gfile, is_local, isdir, makedirs, no_space, rename, retried
@@ -40,10 +40,11 @@ def path_of(path: Any, what: str) -> str:
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text:
-        raise AlbertError(f"The path of the {what} must be a string, not {shown(path)}.")
+        raise AlbertError(f"The path of the {what} must be a string, not {short_repr(path)}.")
     if not is_valid_text(text):
         raise AlbertError(
-            f"The path of the {what} is not UTF-8 ({shown(text)}), as TensorFlow needs it; rename "
+            f"The path of the {what} is not UTF-8 ({short_repr(text)}), as TensorFlow needs "
+            f"it; rename "
             "the files."
         )
     return text
@@ -331,7 +332,7 @@ def join_named(folder: str, name: object, where: str) -> str:
     plain = isinstance(name, str) and name not in ("", ".", "..") and len(name) <= 255
     if not plain or any(c in "/\\" or not c.isprintable() for c in name):
         raise AlbertError(
-            f"{where} names {shown(name)}, which is not the name of a file beside it."
+            f"{where} names {short_repr(name)}, which is not the name of a file beside it."
         )
     return os.path.join(folder, name)
 

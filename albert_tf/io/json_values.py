@@ -51,12 +51,12 @@ def finite_only(value: Any) -> Any:
     return [finite_only(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def shown(value: object, limit: int = 60) -> str:
+def short_repr(value: object, limit: int = 60) -> str:
     """Returns the repr of a value for an error message, cut to `limit` characters."""
     return _shortened(value, repr, limit)
 
 
-def shown_json(value: object) -> str:
+def short_json(value: object) -> str:
     """Returns a value as JSON for an error message, cut to 60 characters."""
     return _shortened(value, json.dumps, 60)
 
@@ -75,7 +75,7 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def shown_names(names: Any, limit: int = 500) -> str:
+def joined(names: Any, limit: int = 500) -> str:
     """Returns names separated by commas for an error message, cut to `limit` characters."""
     return _cut(", ".join(map(str, names)), limit) or "none"
 
@@ -96,11 +96,13 @@ def from_json(cls: type[T], values: Any, where: str) -> T:
         another type; or the dataclass itself raises it.
     """
     if not isinstance(values, Mapping):
-        raise AlbertError(f"{where}: a JSON object was expected, not {shown(values)}.")
+        raise AlbertError(f"{where}: a JSON object was expected, not {short_repr(values)}.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
         if name not in fields:
-            raise AlbertError(f"{where}: unknown key {shown(name)}; known are {', '.join(fields)}.")
+            raise AlbertError(
+                f"{where}: unknown key {short_repr(name)}; known are {', '.join(fields)}."
+            )
     for name, field in fields.items():
         if name not in values:
             if field.default is field.default_factory is dataclasses.MISSING:
@@ -113,5 +115,7 @@ def from_json(cls: type[T], values: Any, where: str) -> T:
         fits = (isinstance(value, _TYPES[kind]) for kind in wanted)
         if not any(fits) or (isinstance(value, bool) and "bool" not in wanted):
             expected = " or ".join(wanted)
-            raise AlbertError(f"{where}: {name!r} must be of type {expected}, not {shown(value)}.")
+            raise AlbertError(
+                f"{where}: {name!r} must be of type {expected}, not {short_repr(value)}."
+            )
     return cls(**values)

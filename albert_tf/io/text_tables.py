@@ -13,7 +13,7 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import Rows, read_examples
 from albert_tf.io.files import is_valid_text
-from albert_tf.io.json_values import parse_json, shown, shown_names
+from albert_tf.io.json_values import joined, parse_json, short_repr
 from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
@@ -126,7 +126,8 @@ def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
         first = places.setdefault(examples[-1].id, where)
         if first != where:
             raise AlbertError(
-                f"{where}: the id {shown(examples[-1].id)} in the column {columns.id!r} was used "
+                f"{where}: the id {short_repr(examples[-1].id)} in the column {columns.id!r} "
+                f"was used "
                 f"at {first} already; each must be unique, as predictions are named by their ids."
             )
     return examples
@@ -146,7 +147,7 @@ def _kind(path: str) -> str:
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(f"{where}: there is no {column!r}; the names are {shown_names(row)}.")
+        raise AlbertError(f"{where}: there is no {column!r}; the names are {joined(row)}.")
     value = row[column]
     if isinstance(value, str):
         return value
@@ -155,7 +156,7 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
             return json.dumps(value)
         except ValueError as error:  # Python writes no integers of thousands of digits.
             raise AlbertError(f"{where}: the number in {column!r} is too long.") from error
-    raise AlbertError(f"{where}: {column!r} must be a string or a number, not {shown(value)}.")
+    raise AlbertError(f"{where}: {column!r} must be a string or a number, not {short_repr(value)}.")
 
 
 def _name(row: dict[str, Any], column: str, where: str) -> str:
@@ -163,7 +164,8 @@ def _name(row: dict[str, Any], column: str, where: str) -> str:
     name = _field(row, column, where)
     if not is_valid_text(name):
         raise AlbertError(
-            f"{where}: {column!r} is {shown(name)}, with half of a surrogate pair, which no file "
+            f"{where}: {column!r} is {short_repr(name)}, with half of a surrogate pair, "
+            f"which no file "
             "can hold; replace that character."
         )
     return name
@@ -211,10 +213,10 @@ def _table_rows(
 def _check_header(path: str, header: Sequence[str], columns: TextColumns) -> None:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
-        raise AlbertError(f"{path}:1: the column {shown(repeated[0])} appears more than once.")
+        raise AlbertError(f"{path}:1: the column {short_repr(repeated[0])} appears more than once.")
     for name in dataclasses.astuple(columns):
         if name is not None and name not in header:
-            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.")
+            raise AlbertError(f"{path} has no column {name!r}; it has {joined(header)}.")
 
 
 def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import Select, additive_mask
@@ -47,7 +47,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         if other in names:
             raise AlbertError(f"The model's name for the input {other!r} is {name!r}; rename it.")
     if "input_word_ids" not in names:
-        given = f"a dict of {shown_names(names)}" if names else type(inputs).__name__
+        given = f"a dict of {joined(names)}" if names else type(inputs).__name__
         raise AlbertError(
             f"The model takes a dict of int32 tensors {shape}, 'input_word_ids' and optionally "
             f"'input_mask' and 'input_type_ids', not {given}."
@@ -97,7 +97,8 @@ class AlbertModel(keras.Model):
     def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
         if not isinstance(config, AlbertConfig):
             raise AlbertError(
-                f"The configuration must be an AlbertConfig, not {shown(config)}; make one with "
+                f"The configuration must be an AlbertConfig, not {short_repr(config)}; make "
+                f"one with "
                 "AlbertConfig.from_preset, from_json or from_dict."
             )
         check_same_keras(type(self).__name__, [dtype])

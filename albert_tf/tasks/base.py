@@ -17,7 +17,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data.length_batches import Sequences, length_batches, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown_names
+from albert_tf.io.json_values import from_json, joined
 from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.registry import register
@@ -149,7 +149,7 @@ class FineTuningTask(Task):
         values, path = RunFolder(folder).task(cls.name), os.path.join(folder, TASK_FILE)
         spec = cls.read_spec(values, path)
         if changes:
-            where = f"{path}, with {shown_names(changes)} changed,"
+            where = f"{path}, with {joined(changes)} changed,"
             spec = cls.read_spec({**values, **changes}, where)
         return cls(*load_model_files(folder), spec)
 

@@ -20,7 +20,7 @@ from albert_tf.export.saved_model import (
 )
 from albert_tf.export.self_check import REPORT_FILE
 from albert_tf.io import files, folders
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
@@ -108,7 +108,7 @@ def export_saved_model(
     """
     if precision not in tuple(PRECISIONS):
         raise AlbertError(
-            f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
+            f"Unknown precision {short_repr(precision)}; use one of {', '.join(PRECISIONS)}."
         )
     source = ModelFolder(files.path_of(directory, "model"))
     path = files.path_of(path, "folder to make")
@@ -122,7 +122,8 @@ def export_saved_model(
     task_class = find_task(name)
     if task_class is None:
         raise AlbertError(
-            f"{task_file} describes an unknown task, {shown(name)}; import the module that defines "
+            f"{task_file} describes an unknown task, {short_repr(name)}; import the module "
+            f"that defines "
             "it first."
         )
     return export_task(task_class, source, path, overwrite, precision)

@@ -10,7 +10,7 @@ from typing import Any
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import shown_names
+from albert_tf.io.json_values import joined
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.training.specs import (
     MAX_SEED,
@@ -166,7 +166,7 @@ def _merged(
     of_run = {field.name for field in dataclasses.fields(RunConfig)}
     for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
         if odd := sorted(set(values) - own - of_run):
-            raise AlbertError(f"{where} settings: {shown_names(odd, 80)}.")
+            raise AlbertError(f"{where} settings: {joined(odd, 80)}.")
     given = {name for name, value in settings.items() if value is not None}
     for first, second in (_DURATION, _WARM_UP):
         if {first, second} <= given:

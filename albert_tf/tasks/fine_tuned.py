@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
@@ -139,7 +139,7 @@ class FineTunedModel:
         tokenizer = self.task.tokenizer.spec
         return (
             f"{type(self).__name__} of {self.folder or 'no folder'}\n"
-            f"  task: {shown(self.task.spec, 500)}\n"
+            f"  task: {short_repr(self.task.spec, 500)}\n"
             f"  parameters: {self.model.count_params():,}\n"
             f"  config: {self.task.config}\n"
             f"  tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} pieces"

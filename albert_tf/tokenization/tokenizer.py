@@ -16,7 +16,7 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import tokenizer as hugging_face
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown
+from albert_tf.io.json_values import from_json, short_repr
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
 from albert_tf.tokenization.wordpiece import WordPieceModel
@@ -77,7 +77,7 @@ class TokenizerSpec:
         if spec.kind not in (SENTENCEPIECE, WORDPIECE):
             raise AlbertError(
                 f"{source}: kind must be {SENTENCEPIECE!r} or {WORDPIECE!r}, "
-                f"not {shown(spec.kind)}."
+                f"not {short_repr(spec.kind)}."
             )
         return spec
 
@@ -90,7 +90,7 @@ def checked_text(text: Any, what: str = "The text") -> str:
     """
     if not isinstance(text, str):
         hint = "; decode it first" if isinstance(text, bytes) else ""
-        raise AlbertError(f"{what} must be a string, not {shown(text)}{hint}.")
+        raise AlbertError(f"{what} must be a string, not {short_repr(text)}{hint}.")
     return text
 
 
@@ -108,7 +108,7 @@ def checked_texts(texts: Any, what: str = "texts") -> list[str]:
     if hasattr(texts, "itertuples"):  # Of pandas; its items are the names of its columns.
         raise AlbertError(f"The {what} are a data frame; give one of its columns.")
     if isinstance(texts, (str, bytes, Mapping)) or not is_list:
-        raise AlbertError(f"The {what} must be a list of strings, not {shown(texts)}.")
+        raise AlbertError(f"The {what} must be a list of strings, not {short_repr(texts)}.")
     texts = list(texts)
     for number, text in enumerate(texts):
         checked_text(text, f"Number {number} (counted from 0) of the {what}")
@@ -188,7 +188,7 @@ class Tokenizer:
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if not isinstance(value, bool):
-                raise AlbertError(f"{name} must be True, False or None, not {shown(value)}.")
+                raise AlbertError(f"{name} must be True, False or None, not {short_repr(value)}.")
         path, model = locate(path, "vocabulary", weights=False), path
         if files.isdir(path):
             found = find_vocabulary(path)
@@ -317,7 +317,7 @@ class Tokenizer:
           AlbertError: `ids` is not a list of ids of the vocabulary.
         """
         if not np.iterable(ids):
-            raise AlbertError(f"The ids must be a list of integers, not {shown(ids)}.")
+            raise AlbertError(f"The ids must be a list of integers, not {short_repr(ids)}.")
         return self._model.decode([self._checked_id(i) for i in ids])
 
     def id_to_piece(self, i: int) -> str:
@@ -335,7 +335,7 @@ class Tokenizer:
             number = -1
         if not 0 <= number < self.vocab_size:
             raise AlbertError(
-                f"{shown(i)} is not an id: ids are integers from 0 to {self.vocab_size - 1}."
+                f"{short_repr(i)} is not an id: ids are integers from 0 to {self.vocab_size - 1}."
             )
         return number
 

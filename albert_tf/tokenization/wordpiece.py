@@ -14,7 +14,7 @@ import unicodedata
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.tokenization.normalization import AlignedText
 
 CONTINUATION = "##"
@@ -68,7 +68,7 @@ def parse_vocabulary(data: bytes, source: str) -> list[str]:
             raise AlbertError(f"{source}:{number}: the line is empty; a piece was expected.")
         if piece in seen:
             raise AlbertError(
-                f"{source}:{number}: {shown(piece)} is already on line {seen[piece]}."
+                f"{source}:{number}: {short_repr(piece)} is already on line {seen[piece]}."
             )
         seen[piece] = number
     return pieces

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from albert_tf.errors import DivergedError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown_names
+from albert_tf.io.json_values import joined
 from albert_tf.weights.run_folder import RESULTS_FILE
 
 
@@ -54,6 +54,6 @@ def write_results(output_dir: str, results: Mapping[str, float], writes: bool = 
     bad = [name for name, value in results.items() if not math.isfinite(value)]
     if bad:
         raise DivergedError(
-            f"The evaluation is not finite ({shown_names(bad, 80)}; null in {path}): the training "
+            f"The evaluation is not finite ({joined(bad, 80)}; null in {path}): the training "
             "has diverged. Use another checkpoint, or train again with a lower learning rate."
         )

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.removal import owner_id
 from albert_tf.weights.run_folder import TRAINING_DATA, RunFolder
 
@@ -82,7 +82,8 @@ class RunIdentity:
         old, new = recorded["task"].get("name"), self._values["task"].get("name")
         if old != new:
             raise AlbertError(
-                f"{folder} holds a run of another task ({shown(old)}, not {shown(new)}); give "
+                f"{folder} holds a run of another task ({short_repr(old)}, not "
+                f"{short_repr(new)}); give "
                 "another `output_dir`."
             )
         differences: list[str] = []
@@ -138,7 +139,7 @@ def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> I
     sides = _short(old), _short(new)
     if isinstance(old, list) and isinstance(new, list):
         only = [[x for x in a if x not in b] for a, b in ((old, new), (new, old))]
-        sides = [shown_names(map(_short, values), 80) for values in only]
+        sides = [joined(map(_short, values), 80) for values in only]
         if any(only):
             yield f"{name}: only there {sides[0]}, only here {sides[1]}"
         else:
@@ -150,4 +151,4 @@ def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> I
 
 
 def _short(value: Any) -> str:
-    return value if isinstance(value, str) and len(value) <= 64 else shown(value)
+    return value if isinstance(value, str) and len(value) <= 64 else short_repr(value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.optimization import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -40,13 +40,15 @@ def check_number(name: str, value: float, positive: bool = False) -> None:
     least = _SMALLEST if positive else 0
     if not (isinstance(value, numbers.Real) and least <= value < _LIMIT):
         least = "above 0" if positive else "of at least 0"
-        raise AlbertError(f"{name}={shown(value)} must be a number {least} that float32 can hold.")
+        raise AlbertError(
+            f"{name}={short_repr(value)} must be a number {least} that float32 can hold."
+        )
 
 
 def check_integer(name: str, value: int, least: int = 1, most: int = MAX_STEPS) -> None:
     """Raises AlbertError unless a value is an integer from `least` to `most`."""
     if not (isinstance(value, int) and least <= value <= most):
-        raise AlbertError(f"{name}={shown(value)} must be an integer from {least} to {most}.")
+        raise AlbertError(f"{name}={short_repr(value)} must be an integer from {least} to {most}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +221,7 @@ class RunConfig:
             value = getattr(self, name)
             if value not in choices:
                 listed = ", ".join(map(str, choices))
-                raise AlbertError(f"`{name}`={shown(value)} is unknown; use one of {listed}.")
+                raise AlbertError(f"`{name}`={short_repr(value)} is unknown; use one of {listed}.")
         if self.strategy == "tpu" and self.precision == FLOAT16:
             raise AlbertError(
                 f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "

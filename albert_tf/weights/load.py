@@ -20,7 +20,7 @@ from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.weights import HuggingFaceWeights
 from albert_tf.io import files
-from albert_tf.io.json_values import shown_names
+from albert_tf.io.json_values import joined
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.source import Source, bytes_in
@@ -147,8 +147,8 @@ class LoadReport:
 
     def differences(self, missing: Sequence[str], unexpected: Sequence[str]) -> str:
         """Describes some of the names in `missing` and `unexpected`; "" without any."""
-        parts = [f"it lacks {shown_names(missing, 2000)}"] if missing else []
-        parts += [f"it also has {shown_names(unexpected, 2000)}"] if unexpected else []
+        parts = [f"it lacks {joined(missing, 2000)}"] if missing else []
+        parts += [f"it also has {joined(unexpected, 2000)}"] if unexpected else []
         return "; ".join(parts)
 
     @property

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError, printable
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Select
@@ -153,7 +153,7 @@ class PretrainedModel(AlbertPretrainer):
             no tokenizer.
         """
         if pooling not in POOLINGS:
-            raise AlbertError(f"pooling={shown(pooling)} is not one of {', '.join(POOLINGS)}.")
+            raise AlbertError(f"pooling={short_repr(pooling)} is not one of {', '.join(POOLINGS)}.")
         sequences = self._sequences(checked_texts(texts))
         vectors = np.zeros([len(sequences), self.config.hidden_size], np.float32)
         vectors_of = getattr(self._graphs, pooling)
@@ -175,9 +175,9 @@ class PretrainedModel(AlbertPretrainer):
         """
         parts = checked_text(text).split(MASK)
         if len(parts) == 1:
-            raise AlbertError(f"There is no {MASK} in the text {shown(text)}; put one in.")
+            raise AlbertError(f"There is no {MASK} in the text {short_repr(text)}; put one in.")
         if not isinstance(top_k, int) or top_k < 1:
-            raise AlbertError(f"top_k={shown(top_k)} must be a positive integer.")
+            raise AlbertError(f"top_k={short_repr(top_k)} must be a positive integer.")
         tokenizer = self._masked_tokenizer()
         ids = join_segments(tokenizer, _encode_parts(tokenizer, parts))
         if len(ids) > self.config.max_position_embeddings:

@@ -16,7 +16,7 @@ from typing import Any
 from albert_tf.errors import AlbertError, DamagedError, StoppedError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
-from albert_tf.io.json_values import from_json, shown, shown_names
+from albert_tf.io.json_values import from_json, joined, short_repr
 from albert_tf.io.storage import exists, isdir, listdir
 from albert_tf.pretrained.locate import no_model
 
@@ -151,7 +151,7 @@ class RunFolder:
         if there:
             start = f", or start from its weights with `init_checkpoint`={self.file(BEST)}"
             raise AlbertError(
-                f"{self} holds {shown_names(there, 80)} of a run, but no {RUN_CONFIG} that says "
+                f"{self} holds {joined(there, 80)} of a run, but no {RUN_CONFIG} that says "
                 f"of which; give another `output_dir`{start if BEST in there else ''}."
             )
 
@@ -216,7 +216,9 @@ class RunFolder:
         values = files.read_object(path, "task description")
         task = values.pop("task", None)
         if task != name:
-            raise AlbertError(f"{path} describes a model for the task {shown(task)}, not {name!r}.")
+            raise AlbertError(
+                f"{path} describes a model for the task {short_repr(task)}, not {name!r}."
+            )
         return values
 
     def best_seed(self) -> RunFolder:
@@ -244,7 +246,8 @@ class RunFolder:
             if others or not seeds:
                 raise AlbertError(
                     f"{self} holds runs with several seeds ({SEEDS_FILE}), such as "
-                    f"{shown(min(others, default=BEST))}; give another output directory, or the "
+                    f"{short_repr(min(others, default=BEST))}; give another output "
+                    f"directory, or the "
                     "same `num_seeds`."
                 )
         elif seeds and any(map(self.has, (RUN_CONFIG, TASK_FILE, CHECKPOINTS, BEST))):

@@ -9,7 +9,7 @@ import dataclasses
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import from_json, parse_json, shown, shown_names
+from albert_tf.io.json_values import from_json, joined, parse_json, short_repr
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def test_text_that_is_not_json_is_refused_with_the_reason(text, message):
 
 
 def test_long_values_are_cut_in_messages():
-    assert shown("abc") == "'abc'"
-    assert len(shown("x" * 5000)) == 60
-    assert shown_names(["a", "b"]) == "a, b" and shown_names([]) == "none"
-    assert len(shown_names(["x" * 400] * 9)) == 500
+    assert short_repr("abc") == "'abc'"
+    assert len(short_repr("x" * 5000)) == 60
+    assert joined(["a", "b"]) == "a, b" and joined([]) == "none"
+    assert len(joined(["x" * 400] * 9)) == 500

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import from_json, shown, shown_names
+from albert_tf.io.json_values import from_json, joined, short_repr
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -239,7 +239,8 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     labels = sorted({example.label for example in examples})
     if len(labels) < 2:
         raise AlbertError(
-            f"The training examples ({len(examples):,}) all have the label {shown(labels[0])}; at "
+            f"The training examples ({len(examples):,}) all have the label "
+            f"{short_repr(labels[0])}; at "
             "least two labels are needed."
         )
     return tuple(labels)
@@ -267,7 +268,7 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
         if value is None or not (labels or abs(value) <= _LARGEST):
             problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
             if labels:
-                problem = f"does not occur in the training data, which has {shown_names(labels)}"
-            raise AlbertError(f"{example.where}: the label {shown(example.label)} {problem}.")
+                problem = f"does not occur in the training data, which has {joined(labels)}"
+            raise AlbertError(f"{example.where}: the label {short_repr(example.label)} {problem}.")
         values.append(value)
     return np.array(values, np.int32 if labels else np.float32)

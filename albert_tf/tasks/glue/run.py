@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.task import TextClassificationTask
@@ -63,7 +63,7 @@ def _check_label(task: GlueTask, label: str, where: str) -> None:
         if label not in task.labels:
             labels = ", ".join(task.labels)
             raise AlbertError(
-                f"{where}: {task.title} has no label {shown(label)}; it has {labels}."
+                f"{where}: {task.title} has no label {short_repr(label)}; it has {labels}."
             )
         return
     low, high = VALUE_RANGE
@@ -73,7 +73,7 @@ def _check_label(task: GlueTask, label: str, where: str) -> None:
         value = math.nan
     if not low <= value <= high:
         raise AlbertError(
-            f"{where}: the score {shown(label)} is not a number from {low:g} to {high:g}."
+            f"{where}: the score {short_repr(label)} is not a number from {low:g} to {high:g}."
         )
 
 
@@ -120,7 +120,8 @@ def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassi
     needed, trained_for = task.model_of or task.name, classifier.spec.task_name
     if trained_for != needed:
         raise AlbertError(
-            f"The model in {folder} was trained for {shown(trained_for)}, but {task.title} needs "
+            f"The model in {folder} was trained for {short_repr(trained_for)}, but "
+            f"{task.title} needs "
             f"one trained for {needed!r}; give another `output_dir`."
         )
     return classifier

@@ -12,7 +12,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.io.json_values import JSON_ERRORS, json_fault, shown, shown_json, shown_names
+from albert_tf.io.json_values import JSON_ERRORS, joined, json_fault, short_json, short_repr
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import read_lines
 
@@ -157,7 +157,7 @@ def row_questions(
         first = examples.setdefault(example.id, example)
         if first is not example:
             raise AlbertError(
-                f"{where}: the id {shown(example.id)} was used at {first.where} already; "
+                f"{where}: the id {short_repr(example.id)} was used at {first.where} already; "
                 "predictions are named by their ids, so each must be unique."
             )
     return list(examples.values())
@@ -229,7 +229,7 @@ def _article_rows(
 
 def _value(row: Mapping[str, Any], key: str, where: str) -> Any:
     if key not in row:
-        raise AlbertError(f"{where}: there is no {key!r}; the keys are {shown_names(row)}.")
+        raise AlbertError(f"{where}: there is no {key!r}; the keys are {joined(row)}.")
     return row[key]
 
 
@@ -242,7 +242,7 @@ def _list(row: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 def _text(value: Any, what: str, where: str) -> str:
     if not isinstance(value, str):
-        raise AlbertError(f"{where}: the {what} must be a text, not {shown_json(value)}.")
+        raise AlbertError(f"{where}: the {what} must be a text, not {short_json(value)}.")
     return value
 
 
@@ -255,12 +255,12 @@ def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
     if answer is not None:
         if answer not in letters:
             raise AlbertError(
-                f"{where}: the answer {shown_json(answer)} is not one of {letters[0]} to "
+                f"{where}: the answer {short_json(answer)} is not one of {letters[0]} to "
                 f"{letters[-1]}."
             )
         return letters.index(answer)
     if label is not None and (type(label) is not int or not 0 <= label < num_choices):
         raise AlbertError(
-            f"{where}: the label {shown_json(label)} is not one of 0 to {num_choices - 1}."
+            f"{where}: the label {short_json(label)} is not one of 0 to {num_choices - 1}."
         )
     return label

@@ -12,7 +12,7 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.data_rows import Rows
-from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.json_values import joined, short_repr
 from albert_tf.training.specs import check_integer
 
 VERSIONS = ("1.1", "2.0")
@@ -59,10 +59,12 @@ class SquadSpec:
     def __post_init__(self) -> None:
         """Fills in the head and checks the values."""
         if self.version not in VERSIONS:
-            raise AlbertError(f"version={shown(self.version)} is not one of {', '.join(VERSIONS)}.")
+            raise AlbertError(
+                f"version={short_repr(self.version)} is not one of {', '.join(VERSIONS)}."
+            )
         head = self.head or ("beam" if self.version == "2.0" else "span")
         if head not in HEADS:
-            raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
+            raise AlbertError(f"head={short_repr(head)} is not one of {', '.join(HEADS)}.")
         object.__setattr__(self, "head", head)
         for name, most in _MOST.items():
             check_integer(name, value := getattr(self, name))
@@ -202,8 +204,7 @@ def row_questions(rows: Rows, name: str) -> list[Question]:
         for column in ("question", "context"):
             if not isinstance(row.get(column), str):
                 raise AlbertError(
-                    f"{where} has no text in the column {column!r}; its columns are "
-                    f"{shown_names(row)}."
+                    f"{where} has no text in the column {column!r}; its columns are {joined(row)}."
                 )
         qa = {"id": str(row.get("id", len(questions))), "question": row["question"]}
         if row.get("answers") is not None:
@@ -229,7 +230,7 @@ def _row_answers(answers: Any, where: str) -> list[Any]:
     if not isinstance(answers, list):
         raise AlbertError(
             f"{where}: 'answers' must be a text, a list, or an object with the lists 'text' and "
-            f"'answer_start' of the same length, not {shown(answers)}."
+            f"'answer_start' of the same length, not {short_repr(answers)}."
         )
     return [{"text": x, "answer_start": 0} if isinstance(x, str) else x for x in answers]
 
@@ -268,7 +269,7 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
         if spans:
             return min(spans, key=lambda span: abs(span[0] - start))
     raise AlbertError(
-        f"{question.where}: the answer {shown(text)} is not in the context, neither at "
+        f"{question.where}: the answer {short_repr(text)} is not in the context, neither at "
         f"character {answer.start} nor elsewhere."
     )
 
@@ -278,7 +279,7 @@ def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[di
     for i, item in enumerate(_field(holder, name, list, where)):
         place = f"{where}: {name}[{i}]" if name == "data" else f"{where}.{name}[{i}]"
         if not isinstance(item, dict):
-            raise AlbertError(f"{place} must be an object, not {shown(item)}.")
+            raise AlbertError(f"{place} must be an object, not {short_repr(item)}.")
         yield item, place
 
 
@@ -287,7 +288,9 @@ def _field(holder: dict[str, Any], name: str, kind: type, where: str) -> Any:
         raise AlbertError(f"{where} lacks {name!r}; is this a SQuAD file?")
     value = holder[name]
     if type(value) is not kind:
-        raise AlbertError(f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {shown(value)}.")
+        raise AlbertError(
+            f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {short_repr(value)}."
+        )
     return value
 
 

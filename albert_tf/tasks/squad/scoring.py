@@ -25,7 +25,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.json_values import short_repr
 from albert_tf.tasks.squad.answers import Answers, predictions
 from albert_tf.tasks.squad.data import VERSIONS, Question, read_squad
 
@@ -245,7 +245,7 @@ def _check(questions: Sequence[Question], predictions: Mapping[str, Any], versio
         answer = predictions.get(question.id, "")
         if not isinstance(answer, str):
             raise AlbertError(
-                f"The prediction for question {question.id} is {shown(answer)}; a string was "
+                f"The prediction for question {question.id} is {short_repr(answer)}; a string was "
                 "expected."
             )
         if version == "1.1" and not question.answers:
@@ -258,7 +258,7 @@ def _odds(questions: Sequence[Question], null_odds: Mapping[str, float]) -> np.n
     except KeyError as error:
         raise AlbertError(f"The null odds lack question {error.args[0]}.") from error
     except (OverflowError, TypeError, ValueError) as error:
-        raise AlbertError(f"The null odds must be numbers: {shown(error, 200)}.") from error
+        raise AlbertError(f"The null odds must be numbers: {short_repr(error, 200)}.") from error
 
 
 def define_flags() -> None:
