@@ -17,9 +17,8 @@ import warnings
 from absl import flags, logging
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
-from albert_tf.io import folders
-from albert_tf.pretrained.locate import NAMES, check_model
+from albert_tf.cli.flags import define_overwrite_flag, define_path
+from albert_tf.pretrained.locate import NAMES
 from albert_tf.weights.conversion import FORMATS, WEIGHTS_DTYPES, convert
 
 FLAGS = flags.FLAGS
@@ -30,21 +29,14 @@ def define_flags() -> None:
     define_path(
         "from_path", None, "The model: an output directory or checkpoint of albert_tf, a folder or "
         "archive (.tar.gz, .zip) of the TF1 release, a Hugging Face folder, a SavedModel of "
-        f"TF-Hub, {NAMES}, or that of a bundled model.",
-        required=True, check=check_model
+        f"TF-Hub, {NAMES}, or that of a bundled model.", required=True
     )  # fmt: skip
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
         "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
         "model.safetensors. SavedModels: export_tfhub.py.", required=True
     )  # fmt: skip
-    define_path(
-        "output_dir",
-        None,
-        "A new folder for the result.",
-        required=True,
-        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
-    )
+    define_path("output_dir", None, "A new folder for the result.", required=True)
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
         "write only the weights that pretrained models have; the others are listed."
@@ -53,7 +45,7 @@ def define_flags() -> None:
         "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
         "the size, with each weight rounded to the nearest; it is read as float32."
     )  # fmt: skip
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _main() -> None:

@@ -18,20 +18,14 @@ strings. All exports load with nothing but tensorflow and tensorflow_text.
 
 from __future__ import annotations
 
-import os
-
 from absl import flags, logging
 
 from albert_tf.cli import script
-from albert_tf.cli.flag_modes import refuse_flags
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_overwrite_flag, define_path, refuse_flags
 from albert_tf.errors import AlbertError
-from albert_tf.io import folders
-from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.training.specs import BFLOAT16, FLOAT32
-from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_beside, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -44,12 +38,11 @@ def define_flags() -> None:
     define_path(
         "albert_directory", None, "The model to export: the output directory of a run, or anything "
         "that --init_checkpoint takes, with configuration and vocabulary next to the weights.",
-        required=True, check=check_model,
+        required=True
     )  # fmt: skip
     define_path(
         "export_path", None, "A new folder for the export; for TensorFlow Serving a number, as in "
-        "models/rte/1.", required=True,
-        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
+        "models/rte/1.", required=True
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
@@ -79,10 +72,10 @@ def define_flags() -> None:
         "The report has the differences from float32.",
     )  # fmt: skip
     flags.DEFINE_integer(
-        "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
+        "max_seq_length", 128, "For --export_type=preprocessing: default length, in tokens.",
         lower_bound=MIN_SEQ_LENGTH,
     )  # fmt: skip
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _check_flags() -> None:
@@ -93,7 +86,7 @@ def _check_flags() -> None:
     ):
         raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")
     if FLAGS.export_type != "preprocessing":
-        refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
+        refuse_flags(["max_seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.export_type in TASKS:
         refuse_flags(["do_lower_case"], "a fine-tuned model keeps its tokenizer.")
     if FLAGS.format != "saved_model" and FLAGS.export_type in ("model_with_mlm", "preprocessing"):
@@ -104,12 +97,8 @@ def _check_flags() -> None:
 
 
 def _main() -> None:
-    folder = find_local(FLAGS.albert_directory.rstrip("/"))
-    if FLAGS.export_type in TASKS and folder and os.path.isdir(folder):
-        folder = model_folder(folder)
-        if not find_beside(folder, TASK_FILE):
-            RunFolder(folder).check_model()
-    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    _check_flags()
+    # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder
     from albert_tf.tasks.export import export_ids, export_task
@@ -129,14 +118,14 @@ def _main() -> None:
     elif task:
         export_task(task, source, path, overwrite, FLAGS.precision)
     elif kind == "preprocessing":
-        export_preprocessor(source, path, FLAGS.seq_length, overwrite)
+        export_preprocessor(source, path, FLAGS.max_seq_length, overwrite)
     else:
         export_encoder(source, path, kind == "model_with_mlm", overwrite, FLAGS.precision)
 
 
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import numbers
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
+from albert_tf.settings import Settings, setting
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
@@ -29,9 +29,11 @@ _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 _WITHOUT_EFFECT = frozenset(
     {"down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"}
 )
-#: Some shapes are int32, and no model is so deep. A damaged number should not take all memory or
-#: time; a block of weights takes a tenth of a second to build.
-_LIMIT, _MAX_BLOCKS = (1 << 31) - 1, 1000
+#: No model is so deep. A damaged number should not take all memory or time; a block of weights
+#: takes a tenth of a second to build.
+_MAX_BLOCKS = 1000
+#: Dropout rates are below 1.
+_MAX_RATE = 0.999
 _MAX_PARAMETERS = 10**11
 
 
@@ -41,66 +43,60 @@ def missing_setting(setting: str) -> AlbertError:
 
 
 @dataclasses.dataclass(frozen=True)
-class AlbertConfig:
+class AlbertConfig(Settings):
     """Architecture of an ALBERT (or, without sharing and with E = H, a BERT).
 
     Keys are those of the TF1 release's `albert_config.json`, plus `parameter_sharing`.
 
-    Attributes:
-      vocab_size: V, rows of the word-embedding table.
-      embedding_size: E, width of the embedding tables; E = H builds no projection.
-      hidden_size: H, width of the transformer.
-      num_hidden_layers: L.
-      num_attention_heads: heads per layer; divides H. No weight's shape depends on it, so a wrong
-        value loads without complaint and ruins the outputs: take it from the checkpoint's config.
-      intermediate_size: F, width of the feed-forward network.
-      num_hidden_groups: G; layer l uses the shared weights of group int(l / L * G).
-      inner_group_num: blocks of weights in a group, applied one after the other in every layer.
-      hidden_act: "gelu" (tanh approximation), "relu", "tanh", "linear" or "gelu_erf" (exact; what
-        Hugging Face calls "gelu").
-      hidden_dropout_prob: rate on the embeddings and on the output of every sub-layer.
-      attention_probs_dropout_prob: rate on the attention probabilities.
-      max_position_embeddings: longest sequence.
-      type_vocab_size: number of segment types.
-      initializer_range: standard deviation of the truncated normal initialiser.
-      parameter_sharing: what layers share (paper section 3.1 and Table 4): "all", only the
-        "attention" weights, only the "ffn" weights, or "none". A part that is not shared has one
-        set of weights per layer.
+    Raises:
+      AlbertError: a value is of the wrong kind, out of range or at odds with another.
     """
 
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    num_hidden_groups: int = 1
-    inner_group_num: int = 1
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.0
-    attention_probs_dropout_prob: float = 0.0
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    parameter_sharing: str = "all"
+    vocab_size: int = setting(help="V, rows of the word-embedding table.", minimum=1)
+    embedding_size: int = setting(
+        help="E, width of the embedding tables; E = H builds no projection.", minimum=1
+    )
+    hidden_size: int = setting(help="H, width of the transformer.", minimum=1)
+    num_hidden_layers: int = setting(help="L.", minimum=1)
+    num_attention_heads: int = setting(
+        help="Heads per layer; divides H. No weight's shape depends on it, so a wrong value loads "
+        "without complaint and ruins the outputs: take it from the checkpoint's configuration.",
+        minimum=1,
+    )
+    intermediate_size: int = setting(help="F, width of the feed-forward network.", minimum=1)
+    num_hidden_groups: int = setting(
+        1, "G; layer l uses the shared weights of group int(l / L * G).", minimum=1
+    )
+    inner_group_num: int = setting(
+        1, "Blocks of weights in a group, applied one after the other in every layer.", minimum=1
+    )
+    hidden_act: str = setting(
+        "gelu",
+        "gelu is the tanh approximation, gelu_erf the exact function, Hugging Face's gelu.",
+        choices=ACTIVATIONS,
+    )
+    hidden_dropout_prob: float = setting(
+        0.0, "Rate on the embeddings and on the output of every sub-layer.", maximum=_MAX_RATE
+    )
+    attention_probs_dropout_prob: float = setting(
+        0.0, "Rate on the attention probabilities.", maximum=_MAX_RATE
+    )
+    max_position_embeddings: int = setting(512, "Longest sequence.", minimum=1)
+    type_vocab_size: int = setting(2, "Number of segment types.", minimum=1)
+    initializer_range: float = setting(
+        0.02, "Standard deviation of the truncated normal initialiser.", maximum=1000
+    )
+    parameter_sharing: str = setting(
+        "all",
+        "What layers share: all, only the attention weights, only the ffn weights, or none. A part "
+        "that is not shared has one set of weights per layer.",
+        choices=PARAMETER_SHARING,
+        source="section 3.1 and Table 4 of the paper",
+    )
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          AlbertError: a value is of the wrong kind, out of range or at odds with another.
-        """
-        for field in dataclasses.fields(self):
-            if field.type == "int":
-                self._check_integer(field.name)
-            elif field.type == "float":
-                self._check_number(field.name)
-        for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
-            if getattr(self, key) not in choices:
-                raise AlbertError(
-                    f"{key} must be one of {', '.join(choices)}, not "
-                    f"{short_repr(getattr(self, key))}."
-                )
+        """Checks the values."""
+        super().__post_init__()
         if self.hidden_size % self.num_attention_heads:
             raise AlbertError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -127,24 +123,6 @@ class AlbertConfig:
                 f"A model of {parameters:.1e} parameters is too large for any machine; check the "
                 "sizes."
             )
-
-    def _check_integer(self, key: str) -> None:
-        value = getattr(self, key)
-        if isinstance(value, numbers.Integral) and not isinstance(value, int):
-            value = int(value)
-            object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LIMIT:
-            raise AlbertError(
-                f"{key} must be a positive integer of at most {_LIMIT}, not {short_repr(value)}."
-            )
-
-    def _check_number(self, key: str) -> None:
-        value = getattr(self, key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 <= value < 1000:
-            raise AlbertError(f"{key} must be a number from 0 to 1000, not {short_repr(value)}.")
-        if key.endswith("_dropout_prob") and value >= 1:
-            raise AlbertError(f"{key} must be below 1, not {value!r}.")
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:

@@ -10,7 +10,7 @@ import re
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class AlbertError(Exception):
+class AlbertError(ValueError):
     """Bad input. The message is one sentence: what is wrong, where, and what to do.
 
     Scripts print it as ``error: <sentence>``, without a stack trace, and exit with status 1.

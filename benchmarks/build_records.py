@@ -26,7 +26,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.normalization import normalize

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from benchmarks.common import describe_machine, show_spread, spread
 
@@ -38,8 +38,8 @@ _AUTHORS = "demo/data/authors"
 def define_flags() -> None:
     """Defines the flags."""
     define_path("input_file", None, "Pretraining records.", required=True)
-    define_paths("configs", "albert_tiny,albert_base_v2", "Models to pretrain.")
-    define_paths("pythons", sys.executable, "Pythons of this project's environments.")
+    define_path("configs", "albert_tiny,albert_base_v2", "Models to pretrain.")
+    define_path("pythons", sys.executable, "Pythons of this project's environments.")
     flags.DEFINE_integer("steps", 1, "Pretraining steps; the first one also traces.", 1)
     flags.DEFINE_integer("train_batch_size", 8, "Examples of a pretraining step.", 1)
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)

@@ -27,7 +27,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.data.context import InputContext
 from albert_tf.data.length_batches import CHUNK_BATCHES, Sequences
 from albert_tf.errors import AlbertError

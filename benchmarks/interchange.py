@@ -26,7 +26,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files

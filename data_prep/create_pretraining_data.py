@@ -28,13 +28,10 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flag_modes import refuse_flags
-from albert_tf.cli.flag_names import name_flags
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_overwrite_flag, define_path, name_flags, refuse_flags
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.text_files import check_text_files
-from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
+from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.encoding import Context
 from data_prep.pretraining_build import (
@@ -89,45 +86,27 @@ _OPTION_HELP = {
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_paths(
+    define_path(
         "input_file",
         None,
         "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence per line, "
         "a blank line between documents; the end of a file ends a document.",
         required=True,
-        check=check_text_files,
     )
-    define_path(
-        "output_dir",
-        None,
-        "Folder for the shards, manifest.json and the tokenizer.",
-        check=files.check_output_folder,
-    )
+    define_path("output_dir", None, "Folder for the shards, manifest.json and the tokenizer.")
     flags.DEFINE_integer(
         "num_shards",
         None,
         "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
         "for a very small corpus.",
     )
-    define_paths(
+    define_path(
         "output_file",
         None,
         "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
-        check=lambda path: files.check_output(path, overwrite=True),
     )
-    define_path(
-        "spm_model_file",
-        None,
-        f"{VOCABULARY}. Takes precedence over --vocab_file.",
-        check=check_vocabulary,
-    )
-    define_path(
-        "vocab_file",
-        None,
-        "The same as --spm_model_file.",
-        check=check_vocabulary,
-        when=lambda: not FLAGS.spm_model_file,
-    )
+    define_path("spm_model_file", None, f"{VOCABULARY}. Takes precedence over --vocab_file.")
+    define_path("vocab_file", None, "The same as --spm_model_file.")
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text. A tokenizer.json has its own setting."
     )
@@ -152,7 +131,7 @@ def define_flags() -> None:
         "With --runner=beam: Beam's pipeline options, as on a command line, for example "
         "'--runner=DataflowRunner --project=mine'. Default: the DirectRunner, on this machine.",
     )
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _define_option_flags() -> None:
@@ -230,15 +209,10 @@ def _options() -> PretrainingOptions:
     return PretrainingOptions(**values)
 
 
-def _check_flags() -> None:
-    _options()
-    _output()
-    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise AlbertError("Give --spm_model_file or --vocab_file.")
-
-
 def _main() -> None:
     options = _options()
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise AlbertError("Give --spm_model_file or --vocab_file.")
     if warning := options.warning():
         print(name_flags(warning), file=sys.stderr)
     output = _output()
@@ -267,7 +241,7 @@ def describe(statistics: dict[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}  {value:>12}" for name, value in rows)
 
 
-main = functools.partial(script.run, _main, define_flags, check_flags=_check_flags)
+main = functools.partial(script.run, _main, define_flags)
 
 if __name__ == "__main__":
     main()

@@ -38,10 +38,9 @@ def define_flags() -> None:
     """Defines the flags."""
     define_record_flags()
     flags.DEFINE_integer("num_examples", 3, "Number of records to print.", lower_bound=1)
-    flags.DEFINE_integer("skip", 0, "Number of records to skip first.", lower_bound=0)
 
 
-def inspect(shards: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[str]:
+def inspect(shards: RecordFiles, num_examples: int) -> Iterator[str]:
     """Yields records as text.
 
     Raises:
@@ -57,7 +56,7 @@ def inspect(shards: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[s
     options = shards.manifest.options if shards.manifest else {}
     objective = options.get("sentence_objective", "sop")
     examples = chain.from_iterable(map(records.read_examples, shards.paths))
-    for number, example in enumerate(islice(examples, skip, skip + num_examples), start=skip):
+    for number, example in enumerate(islice(examples, num_examples)):
         parsed = records.parse_columns(tf.constant([example]), shards.features)
         columns = {name: value.numpy()[0] for name, value in parsed.items()}
         yield f"record {number}: {format_record(columns, shards.tokenizer, objective)}"
@@ -126,14 +125,9 @@ def _replacement(present: int, original: int, tokenizer: Tokenizer) -> str:
 
 
 def _main() -> None:
-    skip = flags.FLAGS.skip
     shards = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
-    printed = False
-    for text in inspect(shards, flags.FLAGS.num_examples, skip):
+    for text in inspect(shards, flags.FLAGS.num_examples):
         print(text, end="\n\n")
-        printed = True
-    if not printed:
-        raise AlbertError(f"There are no more than {skip} records.")
 
 
 main = functools.partial(script.run, _main, define_flags)

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flag_modes import refuse_flags
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_overwrite_flag, define_path, refuse_flags
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
@@ -46,14 +45,12 @@ class Layout:
     Attributes:
       input_format: "text": documents are separated by blank lines; "jsonl": one document per line;
         "files": one document a file.
-      text_field: the JSON field of a document's text.
       document_blank_lines: for "text": the number of blank lines, or more, that end a document;
         fewer end a paragraph.
       join_lines: whether a paragraph may have several lines; otherwise each line is a paragraph.
     """
 
     input_format: str = "text"
-    text_field: str = "text"
     document_blank_lines: int = 2
     join_lines: bool = True
 
@@ -70,7 +67,7 @@ def read_paragraphs(
         lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                text = _json_text(line, layout.text_field, f"{path}:{number}")
+                text = _json_text(line, f"{path}:{number}")
                 yield from _paragraphs(text.splitlines(), layout.join_lines, None)
                 yield None
         return
@@ -81,16 +78,17 @@ def read_paragraphs(
     yield None
 
 
-def _json_text(line: str, field: str, where: str) -> str:
+def _json_text(line: str, where: str) -> str:
     value = parse_json(line, f"{where}: the line")
-    if not isinstance(value, dict) or not isinstance(value.get(field), str):
-        raise AlbertError(f"{where}: no text in the field {field!r}; set `text_field`.")
-    if bad := _NOT_TEXT.search(value[field]):
+    text = value.get("text") if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise AlbertError(f"{where}: the line has no text under the key 'text'.")
+    if bad := _NOT_TEXT.search(text):
         raise AlbertError(
             f"{where}: the text contains {bad.group()!r}, which cannot be written to a text file; "
             "remove it."
         )
-    return value[field]
+    return text
 
 
 def _paragraphs(
@@ -215,13 +213,12 @@ def list_files(patterns: str) -> list[str]:
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_paths(
+    define_path(
         "input_file",
         None,
         "Raw text: a comma list of paths, globs and folders, which stand for all files below them. "
         "UTF-8, plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
         required=True,
-        check=files.check_pattern,
     )
     define_path(
         "output_file",
@@ -229,7 +226,6 @@ def define_flags() -> None:
         "Output file, one sentence per line, with a blank line between documents; compressed if "
         "the name ends in .gz, .bz2 or .xz.",
         required=True,
-        check=lambda path: files.check_output(path, overwrite=flags.FLAGS.overwrite),
     )
     flags.DEFINE_enum(
         "input_format",
@@ -238,7 +234,6 @@ def define_flags() -> None:
         "text: documents separated by blank lines (see --document_blank_lines); jsonl: one JSON "
         "object per line, each with a document; files: each file is one document.",
     )
-    flags.DEFINE_string("text_field", "text", "The field of a JSON line with the document's text.")
     flags.DEFINE_integer(
         "document_blank_lines",
         2,
@@ -252,20 +247,14 @@ def define_flags() -> None:
         "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
         "paragraph per line.",
     )
-    script.define_overwrite_flag()
-
-
-def _check_flags() -> None:
-    flag = flags.FLAGS
-    if flag.input_format != "jsonl":
-        refuse_flags(["text_field"], "it requires --input_format=jsonl.")
-    if flag.input_format != "text":
-        refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
+    define_overwrite_flag()
 
 
 def _main() -> None:
     flag = flags.FLAGS
-    layout = Layout(flag.input_format, flag.text_field, flag.document_blank_lines, flag.join_lines)
+    if flag.input_format != "text":
+        refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
+    layout = Layout(flag.input_format, flag.document_blank_lines, flag.join_lines)
     input_files = list_files(flag.input_file)
     counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
     print(
@@ -275,7 +264,7 @@ def _main() -> None:
     )
 
 
-main = functools.partial(script.run, _main, define_flags, check_flags=_check_flags)
+main = functools.partial(script.run, _main, define_flags)
 
 if __name__ == "__main__":
     main()

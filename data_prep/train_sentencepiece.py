@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.signals import native_waiting
-from albert_tf.io.text_files import check_text_files, read_lines
+from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
 
@@ -338,13 +338,12 @@ def _existing(
 def define_flags() -> None:
     """Defines the flags."""
     defaults = Settings()
-    define_paths(
+    define_path(
         "input_file",
         None,
         "Text, one sentence per line: a comma list of paths and globs. UTF-8, plain or compressed "
         "(.gz, .bz2, .xz).",
         required=True,
-        check=check_text_files,
     )
     define_path(
         "output_prefix",
@@ -352,7 +351,6 @@ def define_flags() -> None:
         "Path of the output files without their suffix: PREFIX.model, PREFIX.vocab and "
         "PREFIX.training.json; tokenizer.json goes into the same folder.",
         required=True,
-        check=lambda prefix: files.check_output(f"{prefix}.model", overwrite=True),
     )
     flags.DEFINE_integer(
         "vocab_size",
@@ -382,7 +380,7 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _main() -> None:

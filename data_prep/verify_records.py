@@ -19,14 +19,14 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
 from albert_tf.data.record_errors import scan_shard
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
-from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
+from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 #: Features that each layout of records has.
@@ -56,11 +56,10 @@ def define_record_flags(without_vocabulary: str = "") -> None:
     Args:
       without_vocabulary: what happens if there is no vocabulary, for the help text.
     """
-    define_paths(
+    define_path(
         "input_file",
         None,
         "Comma list of TFRecord files, globs, and folders with a manifest.json.",
-        check_records,
         required=True,
     )
     define_path(
@@ -68,7 +67,6 @@ def define_record_flags(without_vocabulary: str = "") -> None:
         None,
         f"The records' vocabulary: {VOCABULARY}. Default: the tokenizer.json in their folder"
         f"{without_vocabulary}.",
-        check_vocabulary,
     )
 
 

@@ -22,7 +22,7 @@ from collections import Counter
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE
@@ -70,12 +70,7 @@ FINE_TUNING = {
 
 def define_flags() -> None:
     """Flags of this script."""
-    define_path(
-        "output_dir",
-        "runs/demo",
-        "Folder for everything the demo makes.",
-        check=files.check_output_folder,
-    )
+    define_path("output_dir", "runs/demo", "Folder for everything the demo makes.")
 
 
 def stages(out: str) -> list[Stage]:

@@ -100,7 +100,7 @@ def test_a_command_runs_the_main_function_of_its_module(name, run, monkeypatch):
 
 
 def test_a_script_behaves_as_without_albert(run):
-    done = run("pretrain", "--do_eval")
+    done = run("pretrain", "--do_eval", "--output_dir=run")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: --do_eval needs --eval_input_file with held-out records.\n"
 

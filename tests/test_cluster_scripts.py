@@ -16,8 +16,8 @@ import tensorflow as tf
 import yaml
 
 import run_pretraining
-from albert_tf.tasks.training_flags import run_settings
-from albert_tf.training.specs import RunConfig
+from albert_tf.tasks.flags import run_settings
+from albert_tf.tasks.pretraining.config import PretrainingConfig
 from tests.support.script_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
@@ -117,7 +117,7 @@ def test_kubernetes_starts_pretraining_with_existing_flags(tmp_path, monkeypatch
     with temporary_flags() as flags:
         run_pretraining.define_flags()
         assert flags([script, *given]) == [script]
-        config = RunConfig(**{**run_settings(), "learning_rate": 0.001})
+        config = PretrainingConfig(**run_settings(PretrainingConfig))
     assert config.strategy == "multi_worker"
     replicas = machines * container["resources"]["limits"]["nvidia.com/gpu"]
     assert config.train_batch_size % (replicas * config.gradient_accumulation_steps) == 0

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf.cli.flag_names import name_flags
+from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.classifier import TextClassifier
 from albert_tf.weights.load import open_source
@@ -44,7 +44,6 @@ def run(**arguments):
     given = [f"--{name}={value}" for name, value in arguments.items()]
     with parsed_flags(run_classifier.define_flags, *given):
         try:
-            run_classifier._check_flags()
             run_classifier._main()
         except AlbertError as error:
             raise type(error)(name_flags(str(error))) from error

@@ -92,7 +92,6 @@ def trained(finished_runs, run, tmp_path_factory, compact):
             f"--eval_input_file={folder / 'heldout'}",
             "--do_eval",
             "--eval_every_steps=8",
-            "--masking=dynamic",
             records=compact,
         )
         assert done.returncode == 0, done.stderr
@@ -145,9 +144,6 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
         "learning_rate",
         "gradient_norm",
     } <= set(last)
-    # TensorBoard shows the training data.
-    (events,) = (folder / "events/train").iterdir()
-    assert b"training_data" in events.read_bytes()
     assert undocumented_tags(folder, "train") == set()
     name, settings = hyperparameters(folder)
     assert name == str(folder)
@@ -156,7 +152,7 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
 
 def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path, trained, compact):
     shutil.copytree(trained[0] / "run", tmp_path / "run")
-    flags = [f"--eval_input_file={trained[0] / 'heldout'}", "--do_eval", "--masking=dynamic"]
+    flags = [f"--eval_input_file={trained[0] / 'heldout'}", "--do_eval"]
     results = tmp_path / "run/eval_results.json"
     expected = json.loads(results.read_text())
     results.unlink()
@@ -191,17 +187,15 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
         (["--output_dir="], "--output_dir is needed"),
         (["--strategy=tpu"], "found no TPU on this machine"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
-        (["--max_seq_length=-5"], "--max_seq_length=-5: "),
-        (["--max_predictions_per_seq=0"], "--max_predictions_per_seq=0: "),
+        (["--max_seq_length=-5"], "--max_seq_length=-5 must be"),
+        (["--max_predictions_per_seq=0"], "--max_predictions_per_seq=0 must be"),
         ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 must be an integer"),
         ([f"--eval_batch_size={10**12}"], "--eval_batch_size=1000000000000 must be an integer"),
         ([f"--num_warmup_steps={2**31}"], "--num_warmup_steps=2147483648 must be an integer"),
         (["--input_file=records\udcff"], r"the argument '--input_file=records\udcff' is not UTF-8"),
-        (["--sop_weight=1e39"], "--sop_weight=1e+39 must be a number"),
         (["--learning_rate=0"], "learning_rate=0.0 must be a number above 0"),
-        (["--sop_weight=nan"], "--sop_weight=nan must be a number of at least 0"),
-        ([f"--num_train_steps={10**20}"], "--num_train_steps=100000000000000000000: "),
-        (["--random_seed=2147483648"], "--random_seed=2147483648: "),
+        ([f"--num_train_steps={10**20}"], "--num_train_steps=100000000000000000000 must"),
+        (["--random_seed=2147483648"], "--random_seed=2147483648 must be"),
         (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
         (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
         (["stray"], "unexpected argument 'stray'"),
@@ -212,8 +206,8 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
         (["--shallow_layers=2"], "Give both --shallow_layers and --num_shallow_steps"),
         (["--shallow_layers=9", "--num_shallow_steps=1"], "cannot be trained with 9 layers;"),
         (["--shallow_layers=1", "--num_shallow_steps=99"], "=99 must be less than the 16 steps"),
-        (["--time_budget=1h"], "would be ignored: --time_budget plans it"),
-        (["--time_budget=1h30"], "expected a length of time, such as 90s, 20m"),
+        (["--time_budget=60"], "would be ignored: --time_budget plans it"),
+        (["--time_budget=0"], "--time_budget=0.0 must be a number above 0"),
     ],
 )
 def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, sentence):
@@ -248,13 +242,7 @@ def test_a_truncated_record_file_is_named(run, tmp_path):
     assert "cut.tfrecord: record 39 (byte " in done.stderr
 
 
-def test_records_that_contradict_masking_are_refused(run, tmp_path, compact):
-    done = run(tmp_path, "--masking=dynamic")
-    assert done.returncode == 1
-    assert "masked already; leave --masking=dynamic out" in done.stderr
-    done = run(tmp_path, "--masking=static", records=compact)
-    assert done.returncode == 1
-    assert "compact and hold no masks; leave --masking=static out" in done.stderr
+def test_compact_records_need_their_tokenizer(run, tmp_path, compact):
     (tmp_path / "alone").mkdir()
     for path in (*compact.glob("*.tfrecord"), compact / "manifest.json"):
         shutil.copy(path, tmp_path / "alone")

@@ -94,7 +94,7 @@ def model(folder, run):
         done = run(
             "--do_train", "--do_eval", "--do_predict", f"--data_dir={folder}",
             f"--output_dir={output_dir}", *model_flags(folder), "--train_batch_size=16",
-            "--learning_rate=3e-3", "--train_step=120", "--pad_to_max",
+            "--learning_rate=3e-3", "--train_step=200",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         log.write_text(done.stdout)

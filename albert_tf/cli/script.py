@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.cli.flag_names import name_flags
-from albert_tf.cli.path_flags import check_paths
+from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import is_valid_text, space_for
 from albert_tf.io.signals import STOP_SIGNALS, StopSignals
@@ -27,26 +26,22 @@ def run(
     main: Callable[..., int | None],
     define_flags: Callable[[], None],
     arguments: Sequence[str] = (),
-    check_flags: Callable[[], None] = lambda: None,
 ) -> None:
     """Defines the script's flags, parses the command line, runs `main` and exits.
 
     Flags are defined here rather than at import time, so that any two scripts can be imported
-    together. All of them appear in the script's ``--help``. Paths are checked before `main` is
-    called: see `albert_tf.cli.path_flags`.
+    together. All of them appear in the script's ``--help``.
 
     Args:
       main: takes the positional arguments, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
       arguments: names of the positional arguments. "[NAME]" is optional, and the last one may be
         "NAME…" or "[NAME…]", which stands for any number.
-      check_flags: raises AlbertError if flags contradict each other. Called before the paths are
-        checked, because it may refuse a path altogether.
     """
     print_any_text()
     with StopSignals(first_raises=True) as signals:
         try:
-            _run(main, define_flags, arguments, check_flags)
+            _run(main, define_flags, arguments)
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,7 +74,6 @@ def _run(
     main: Callable[..., int | None],
     define_flags: Callable[[], None],
     arguments: Sequence[str],
-    check_flags: Callable[[], None],
 ) -> None:
     prepare_tensorflow()
     defined_before = set(flags.FLAGS)
@@ -91,8 +85,6 @@ def _run(
         given = argv[1:]
         try:
             _check_arguments(given, arguments)
-            check_flags()
-            check_paths(flags.FLAGS)
             # Our own writers name the file; this covers what libraries write.
             with space_for("the program's output"):
                 return main(*given)
@@ -145,14 +137,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 def _is_missing(flag: flags.Flag) -> bool:
     return flag.value is None and any(_NO_VALUE in str(v.message) for v in flag.validators)
-
-
-def define_overwrite_flag() -> None:
-    """Defines --overwrite; see files.check_output and folders.new_folder."""
-    flags.DEFINE_bool(
-        "overwrite", False, "Replace the output of an earlier command. Files that this command "
-        "reads are never replaced."
-    )  # fmt: skip
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError, printable
-from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.locate import check_model
 from albert_tf.weights.run_folder import RunFolder, model_folder
 
@@ -29,7 +29,7 @@ def define_input_flag(content: str) -> None:
     """Defines --input_file; `content` says what the file has."""
     define_path(
         "input_file", None, f"{content} UTF-8, plain or compressed (.gz, .bz2 or .xz). Without it "
-        "and without arguments, standard input is read.", check=check_text_file,
+        "and without arguments, standard input is read."
     )  # fmt: skip
 
 

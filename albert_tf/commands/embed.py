@@ -4,7 +4,7 @@
 
   albert embed albert_tiny_books "The whale swam." "She wore a white dress."
   albert embed albert/albert-base-v2 --input_file=texts.txt --output_file=vectors.npy
-  zcat texts.txt.gz | albert embed runs/base --pooling=cls > vectors.jsonl
+  zcat texts.txt.gz | albert embed runs/base > vectors.jsonl
 
 MODEL is an output directory, a release, a Hugging Face folder, or a name to download. TEXT can be
 given several times; without TEXT, each line of --input_file or of standard input is a text. The
@@ -18,7 +18,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.commands.common import define_input_flag, input_lines, open_pretrained, print_json
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -30,12 +30,8 @@ ARGUMENTS = ("MODEL", "[TEXT…]")
 def define_flags() -> None:
     """Defines the flags of this command."""
     define_input_flag("File with one text per line.")
-    define_path("output_file", None, "Write the vectors to this .npy file.", check=_check_output)
-    flags.DEFINE_enum(
-        "pooling", "mean", ["mean", "cls"], "mean: the mean of the last layer over all pieces of a "
-        "text; cls: the last layer at [CLS]."
-    )  # fmt: skip
-    script.define_overwrite_flag()
+    define_path("output_file", None, "Write the vectors to this .npy file.")
+    define_overwrite_flag()
 
 
 def _check_output(path: str) -> None:
@@ -50,13 +46,13 @@ def _main(path: str, *given: str) -> None:
     import tensorflow as tf
 
     if not FLAGS.output_file:
-        for text, vector in zip(texts, model.embed(texts, FLAGS.pooling)):
+        for text, vector in zip(texts, model.embed(texts)):
             # The shortest number with the same float32 value.
             print_json({"text": text, "vector": [float(str(number)) for number in vector]})
         return
     inputs = [FLAGS.input_file] if FLAGS.input_file else []
     with files.claimed_output(FLAGS.output_file, inputs, FLAGS.overwrite):
-        vectors = model.embed(texts, FLAGS.pooling)
+        vectors = model.embed(texts)
         with files.atomic_path(FLAGS.output_file) as path, tf.io.gfile.GFile(path, "wb") as file:
             np.save(file, vectors)
     print(f"{FLAGS.output_file}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
+from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 
@@ -155,20 +155,18 @@ def _find(folder: str) -> list[str]:
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_paths(
+    define_path(
         "run_dirs", None, "Output directories of run_classifier.py, run_squad.py or run_race.py, "
-        "or globs, separated by commas.",
-        required=True, check=check_run_dirs,
+        "or globs, separated by commas.", required=True
     )  # fmt: skip
     define_path(
-        "output_dir", None, "Folder for the averaged predictions.",
-        required=True, check=files.check_output_folder,
+        "output_dir", None, "Folder for the averaged predictions.", required=True
     )  # fmt: skip
     flags.DEFINE_float(
         "null_score_diff_threshold", 0.0, "Mean null odds above which a question of SQuAD 2.0 "
         "counts as unanswerable; `albert_tf.tasks.squad.scoring` finds the best value."
     )  # fmt: skip
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _main() -> None:

@@ -1,43 +1,36 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FineTuneConfig: the settings of fine-tuning, from a recipe and what overrides it."""
+"""FineTuneConfig: the settings of fine-tuning, from a recipe and what overrides it.
+
+A recipe, `albert_tf/configs/recipes/<task>.json`, holds a `source`, the settings of the `base`
+model and those that differ for other sizes (`small`, `large`, `xlarge`, `xxlarge`). `v2` holds the
+settings that differ for models without dropout, of any size.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import os
 from typing import Any
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined
-from albert_tf.tasks.recipes import load_recipe
-from albert_tf.training.specs import (
-    MAX_SEED,
-    RunConfig,
-    check_integer,
-    check_number,
-)
+from albert_tf.settings import ABOVE_0, INT32_MAX, check_integer, setting, with_default
+from albert_tf.training.specs import RunConfig
 
 #: Steps if neither the recipe nor a setting says how long to train.
 DEFAULT_STEPS = 1000
+#: The folder of the recipes.
+RECIPES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs", "recipes")
+#: Sizes with their smallest hidden size.
+_SIZES = (("xxlarge", 4096), ("xlarge", 2048), ("large", 1024), ("base", 768), ("small", 0))
 #: Settings that exclude each other.
 _DURATION = ("train_step", "num_train_epochs")
 _WARM_UP = ("warmup_step", "warmup_proportion")
-#: Fields that are integers, and the smallest value of each.
-_INTEGERS = {
-    "train_step": 1, "warmup_step": 0, "eval_every_steps": 1, "max_seq_length": 1, "num_seeds": 1
-}  # fmt: skip
-#: Defaults of RunConfig's fields for fine-tuning, where they differ from those for pretraining.
-_RUN_DEFAULTS = {
-    "output_dir": "",
-    "num_warmup_steps": 0,
-    "train_batch_size": 32,
-    "learning_rate": 5e-5,
-    "optimizer": "adamw",
-    "precision": "auto",
-    "save_checkpoints_steps": 1000,
-}
+_RECIPE = "Default: the task's recipe."
 
 
 def check_seeds(num_seeds: int, evaluated: bool) -> None:
@@ -47,61 +40,87 @@ def check_seeds(num_seeds: int, evaluated: bool) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuneConfig:
-    """How to fine-tune on a task.
-
-    Attributes:
-      run: devices, optimizer, checkpoints and output directory. `training_run` sets its warm-up.
-      train_step: training steps; None: see `num_train_epochs`.
-      num_train_epochs: passes over the training examples; None: see `train_step`.
-      warmup_step: steps of warm-up; None: see `warmup_proportion`.
-      warmup_proportion: warm-up as a share of all steps.
-      eval_every_steps: steps between two evaluations; None: one at the end.
-      max_seq_length: the maximum length of a sequence in tokens.
-      dropout: of hidden layers and attention; None: that of the model's configuration.
-      classifier_dropout: on the input of the task's head.
-      num_seeds: the number of runs, with consecutive seeds from `run.seed`; the best one is used.
-      pad_to_max: pad all batches to `max_seq_length`.
+class FineTuneConfig(RunConfig):
+    """How to fine-tune on a task: a RunConfig whose length may depend on the data.
 
     Raises:
-      AlbertError: a value is impossible.
+      AlbertError: a value is impossible, or does not fit another one.
 
     Example:
       config = FineTuneConfig.from_recipe("sst-2", model, output_dir="runs/sst-2", num_seeds=5)
     """
 
-    run: RunConfig
-    train_step: int | None = None
-    num_train_epochs: float | None = None
-    warmup_step: int | None = None
-    warmup_proportion: float = 0.1
-    eval_every_steps: int | None = None
-    max_seq_length: int = 512
-    dropout: float | None = None
-    classifier_dropout: float = 0.1
-    num_seeds: int = 1
-    pad_to_max: bool = False
+    train_batch_size: int = with_default(RunConfig, "train_batch_size", 32, _RECIPE)
+    learning_rate: float = with_default(RunConfig, "learning_rate", 5e-5, _RECIPE)
+    num_warmup_steps: int = with_default(RunConfig, "num_warmup_steps", 0)
+    optimizer: str = with_default(RunConfig, "optimizer", "adamw")
+    precision: str = with_default(RunConfig, "precision", "auto")
+    save_checkpoints_steps: int = with_default(RunConfig, "save_checkpoints_steps", 1000)
+    train_step: int | None = setting(
+        None, f"Training steps. {_RECIPE}", minimum=1, needs="do_train"
+    )
+    num_train_epochs: float | None = setting(
+        None,
+        "Passes over the training examples, instead of train_step.",
+        minimum=ABOVE_0,
+        needs="do_train",
+    )
+    warmup_step: int | None = setting(
+        None,
+        "Steps of linear warm-up. Default: the task's recipe, in proportion to the steps; without "
+        "one, a tenth of them. Larger models often do not learn without warm-up.",
+        needs="do_train",
+    )
+    warmup_proportion: float = setting(0.1, "Warm-up as a share of all steps.", flag=None)
+    eval_every_steps: int | None = setting(
+        None,
+        f"Steps between evaluations during training, which select the best weights. {_RECIPE}",
+        minimum=1,
+        needs="do_eval",
+    )
+    max_seq_length: int = setting(
+        512,
+        "Maximum sequence length in tokens; longer ones are truncated. Default: the task's recipe, "
+        "or the maximum of the model.",
+        minimum=1,
+    )
+    dropout: float | None = setting(
+        None,
+        "Dropout of hidden layers and attention. Default: the task's recipe, or the model's "
+        "configuration; none for models that were pretrained without dropout.",
+        maximum=0.99,
+        needs="do_train",
+    )
+    classifier_dropout: float = setting(
+        0.1, "Dropout on the input of the task's head.", maximum=0.99, flag=None
+    )
+    num_seeds: int = setting(
+        1,
+        "Train this number of times, with consecutive seeds, in folders seed-<n>; print the "
+        "median, best and range of results, and use the best run.",
+        minimum=1,
+        needs="do_train",
+    )
+    pad_to_max: bool = setting(
+        False,
+        "Pad each batch to max_seq_length, as TPUs always do.",
+        flag=None,
+    )
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        if self.num_train_epochs is not None:
-            check_number("`num_train_epochs`", self.num_train_epochs, positive=True)
-        for name, least in _INTEGERS.items():
-            if (value := getattr(self, name)) is not None:
-                check_integer(f"`{name}`", value, least)
-        check_number("`warmup_proportion`", self.warmup_proportion)
-        check_number("`classifier_dropout`", self.classifier_dropout)
-        if self.classifier_dropout >= 1:
-            raise AlbertError(f"`classifier_dropout`={self.classifier_dropout} must be below 1.")
-        if self.run.freeze and not self.run.init_checkpoint:
+        if self.strategy == "tpu":
+            object.__setattr__(self, "pad_to_max", True)
+        super().__post_init__()
+        if self.freeze and not self.init_checkpoint:
             raise AlbertError(
-                f"`freeze`={self.run.freeze} keeps weights as they are in `init_checkpoint`; "
+                f"`freeze`={self.freeze} keeps weights as they are in `init_checkpoint`; "
                 "without one they would stay random."
             )
-        if self.run.seed + self.num_seeds - 1 > MAX_SEED:
+        if self.seed + self.num_seeds - 1 > INT32_MAX:
             raise AlbertError(
-                f"With `num_seeds`={self.num_seeds} and `seed`={self.run.seed}, the last seed is "
-                f"larger than {MAX_SEED}; give a smaller `seed`."
+                f"With `num_seeds`={self.num_seeds} and `seed`={self.seed}, the last seed is "
+                f"larger than {INT32_MAX}; give a smaller `seed`."
             )
 
     @classmethod
@@ -115,7 +134,7 @@ class FineTuneConfig:
         Args:
           task_name: of the recipe, `albert_tf/configs/recipes/<task_name>.json`; None for none.
           model: configuration of the model; it may be None without a recipe.
-          **settings: fields of FineTuneConfig and RunConfig; `output_dir` is required.
+          **settings: fields of FineTuneConfig; `output_dir` is required.
 
         Raises:
           AlbertError: there is no such recipe; a setting is unknown or impossible; both
@@ -123,12 +142,11 @@ class FineTuneConfig:
             given.
         """
         recipe = load_recipe(task_name, model) if task_name else {}
-        return cls(**_merged(recipe, model, settings))
-
-    @property
-    def output_dir(self) -> str:
-        """The folder of the model and all results."""
-        return self.run.output_dir
+        known = {field.name for field in dataclasses.fields(cls)}
+        for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
+            if odd := sorted(set(values) - known):
+                raise AlbertError(f"{where} settings: {joined(odd, 80)}.")
+        return cls(**_merged(recipe, model, {"output_dir": "", **settings}))
 
     def steps(self, num_examples: int) -> int:
         """Returns the number of training steps for a number of examples.
@@ -138,16 +156,16 @@ class FineTuneConfig:
         """
         if self.num_train_epochs is None:
             return self.train_step or DEFAULT_STEPS
-        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.run.train_batch_size))
+        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
         check_integer("`max_steps`", steps)
         return steps
 
-    def training_run(self, steps: int) -> RunConfig:
-        """Returns the RunConfig for a number of steps, with their warm-up."""
+    def training_run(self, steps: int) -> FineTuneConfig:
+        """Returns the settings for a number of steps, with their warm-up."""
         warmup = self.warmup_step
         if warmup is None:
             warmup = int(self.warmup_proportion * steps)
-        return dataclasses.replace(self.run, num_warmup_steps=warmup)
+        return dataclasses.replace(self, num_warmup_steps=warmup)
 
     def model_config(self, model: AlbertConfig) -> AlbertConfig:
         """Returns a model's configuration with `dropout`, if that is set."""
@@ -162,11 +180,6 @@ def _merged(
     recipe: dict[str, Any], model: AlbertConfig | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns the arguments of FineTuneConfig; `settings` override the recipe."""
-    own = {field.name for field in dataclasses.fields(FineTuneConfig)} - {"run"}
-    of_run = {field.name for field in dataclasses.fields(RunConfig)}
-    for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
-        if odd := sorted(set(values) - own - of_run):
-            raise AlbertError(f"{where} settings: {joined(odd, 80)}.")
     given = {name for name, value in settings.items() if value is not None}
     for first, second in (_DURATION, _WARM_UP):
         if {first, second} <= given:
@@ -186,8 +199,32 @@ def _merged(
     if model and "max_seq_length" not in settings:
         longest = values.get("max_seq_length", FineTuneConfig.max_seq_length)
         values["max_seq_length"] = min(longest, model.max_position_embeddings)
-    run = {name: value for name, value in values.items() if name in of_run}
-    return {
-        "run": RunConfig(**{**_RUN_DEFAULTS, **run}),
-        **{name: value for name, value in values.items() if name in own},
-    }
+    return values
+
+
+def model_size(config: AlbertConfig) -> str:
+    """Returns the largest released size not wider than the model; `small` below all of them."""
+    return next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
+
+
+def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
+    """Returns the settings for a task and a model.
+
+    Models pretrained without dropout, such as the v2 releases, are fine-tuned without it.
+
+    Raises:
+      AlbertError: there is no recipe for the task.
+    """
+    path = os.path.join(RECIPES, f"{task_name}.json")
+    if not os.path.exists(path):
+        raise AlbertError(f"There is no recipe for the task {task_name!r} ({path}).")
+    # The recipes are part of the package, so on the local file system.
+    with open(path, encoding="utf-8") as f:
+        recipe = json.load(f)
+    size = model_size(config)
+    settings = {**recipe["base"], **recipe.get(size, {})}
+    if config.hidden_dropout_prob == 0:
+        settings["dropout"] = 0.0
+        if size != "small":  # There is no v2 release of that size.
+            settings.update(recipe.get("v2", {}))
+    return settings

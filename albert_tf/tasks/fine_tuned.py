@@ -94,7 +94,7 @@ class FineTunedModel:
         architecture, dropout = config.model_config(architecture), config.classifier_dropout
         task = cls.task_class(architecture, tokenizer, spec, dropout)
         train, held_out = data
-        with output_lock(config.run.strategy, config.output_dir):
+        with output_lock(config.strategy, config.output_dir):
             run(task, Examples.of(train, held_out), config)
         return cls.load(config.output_dir)
 
@@ -106,7 +106,7 @@ class FineTunedModel:
         from albert_tf.tasks.runner import open_trained
 
         settings = {"output_dir": self._saved("evaluate"), "eval_batch_size": self.eval_batch_size}
-        run = FineTuneConfig.from_recipe(None, **settings).run
+        run = FineTuneConfig.from_recipe(None, **settings)
         data = self.task.open_examples(examples, "eval")
         return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
 

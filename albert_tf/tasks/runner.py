@@ -79,7 +79,7 @@ def run(
       AlbertError: see `fine_tune`; the output directory holds a run with one seed, and several are
         to be trained, or vice versa.
     """
-    options = {"pad_to_max": config.pad_to_max, "few_lengths": config.run.jit_compile is True}
+    options = {"pad_to_max": config.pad_to_max, "few_lengths": config.jit_compile is True}
     if examples.train:
         RunFolder(config.output_dir).check_same_seeds(_seed_names(config))
     # All examples are tokenized before the training, so that errors show at once.
@@ -88,7 +88,7 @@ def run(
         task.open_examples(x, name, labelled=False, **options)
         for name, x in examples.predict.items()
     ]
-    batch_size = config.run.eval_batch_size
+    batch_size = config.eval_batch_size
     eval_specs = [data.eval_spec(batch_size, config.eval_every_steps) for data in evaluated]
     if examples.train:
         data = task.open_examples(examples.train, "train", training=True, **options)
@@ -115,7 +115,7 @@ def fine_tune(
 
     If the first of `eval_specs` has `every_steps`, it is evaluated during training and selects the
     best weights by the task's `best_metric`. With several seeds, run i has the seed
-    `config.run.seed + i` and the folder seed-<seed>; seeds.json holds the value of each run and
+    `config.seed + i` and the folder seed-<seed>; seeds.json holds the value of each run and
     names the best one. A run that diverges has the value null, and the others continue. A resumed
     run neither trains nor evaluates the finished seeds again.
 
@@ -147,7 +147,7 @@ def fine_tune(
     runs = {}
     for seed, name in enumerate(_seed_names(config), start=run.seed):
         folder = os.path.join(run.output_dir, name)
-        own_run = dataclasses.replace(run, seed=seed, output_dir=folder)
+        own_run = dataclasses.replace(run, seed=seed, num_seeds=1, output_dir=folder)
         runs[name] = own_run, TrainSpec.of(data.source.reseeded(seed), max_steps)
     folders = [own_run.output_dir for own_run, _ in runs.values()]
     owner = removal.owner_id("seeds", *map(os.path.abspath, folders))
@@ -159,7 +159,7 @@ def fine_tune(
 
 def _seed_names(config: FineTuneConfig) -> list[str]:
     """Returns the names of the runs with several seeds; none for a run with one seed."""
-    first, number = config.run.seed, config.num_seeds
+    first, number = config.seed, config.num_seeds
     return [f"seed-{seed}" for seed in range(first, first + number)] if number > 1 else []
 
 

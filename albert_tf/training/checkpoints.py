@@ -95,6 +95,8 @@ class CheckpointStore:
                 lambda prefix: self._checkpoint.read(prefix).assert_existing_objects_matched(),
                 prefix,
             )
+        except AlbertError:
+            raise
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "

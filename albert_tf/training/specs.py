@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
-from albert_tf.io.json_values import short_repr
 from albert_tf.optimization import OPTIMIZERS
+from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.pretrained.locate import NAMES
+from albert_tf.settings import ABOVE_0, Settings, check_integer, setting
 
 if TYPE_CHECKING:
     from albert_tf.data.pipeline import RecordSource
@@ -23,32 +24,9 @@ AUTO = "auto"
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
 PRECISIONS = (AUTO, FLOAT32, BFLOAT16, FLOAT16)
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
-#: Devices count steps, and take seeds, as int32.
-MAX_STEPS = MAX_SEED = 2**31 - 1
 #: Larger batches fit into no memory.
 _MAX_BATCH = 2**20
-#: Devices compute in float32: smaller numbers are 0 there, and those from the limit on infinite.
-_SMALLEST, _LIMIT = 2.0**-126, 2.0**128
 WARN, STOP = ON_DIVERGENCE = ("warn", "stop")
-
-
-def check_number(name: str, value: float, positive: bool = False) -> None:
-    """Raises AlbertError unless a value is finite and not negative; if `positive`, not 0 either.
-
-    It must be so in float32, too.
-    """
-    least = _SMALLEST if positive else 0
-    if not (isinstance(value, numbers.Real) and least <= value < _LIMIT):
-        least = "above 0" if positive else "of at least 0"
-        raise AlbertError(
-            f"{name}={short_repr(value)} must be a number {least} that float32 can hold."
-        )
-
-
-def check_integer(name: str, value: int, least: int = 1, most: int = MAX_STEPS) -> None:
-    """Raises AlbertError unless a value is an integer from `least` to `most`."""
-    if not (isinstance(value, int) and least <= value <= most):
-        raise AlbertError(f"{name}={short_repr(value)} must be an integer from {least} to {most}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,80 +89,167 @@ class EvalSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Settings):
     """The settings of a run, except for its task and its data.
 
-    Attributes:
-      output_dir: folder of checkpoints, logs and results.
-      train_batch_size: examples of one optimizer step, over all replicas and micro-batches.
-      eval_batch_size: examples of one evaluation or prediction batch, over all replicas.
-      gradient_accumulation_steps: micro-batches that a training batch is split into, to save
-        memory.
-      recompute: recompute the activations of each layer in the backward pass, to save memory.
-      optimizer: "lamb" or "adamw".
-      learning_rate: the peak rate, as used (already scaled).
-      num_warmup_steps: length of the linear warm-up.
-      start_warmup_step: first step of the warm-up.
-      poly_power: exponent of the polynomial decay.
-      shallow_layers: number of layers in the first steps (Gong et al., 2019, "Efficient Training of
-        BERT by Progressively Stacking"); the layers must share all their weights. None: all layers
-        from the start.
-      num_shallow_steps: number of steps with `shallow_layers`.
-      weight_decay_rate: decoupled weight decay.
-      clip_norm: global gradient norm above which gradients are scaled down.
-      bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
-      precision: "float32", "mixed_bfloat16", "mixed_float16" with dynamic loss scaling, for GPUs
-        without bfloat16, or "auto" for the best one that the devices compute fast in.
-      jit_compile: compile forward and backward pass with XLA: True, False, or "auto" for where
-        that should be faster: on one GPU, with batches of one length.
-      seed: of initial weights and dropout.
-      init_checkpoint: initial weights; None for random ones.
-      freeze: the part of the model not to train, one of FREEZABLE; None: train all. To freeze
-        other parts, set `layer.trainable = False` in `Task.build_model`.
-      strategy: one of STRATEGIES.
-      tpu_name, tpu_zone, gcp_project: the Cloud TPU, for strategy "tpu".
-      steps_per_loop: the most steps that run on the device without returning to the host.
-      save_checkpoints_steps: steps between checkpoints.
-      keep_checkpoint_max: number of checkpoints to keep, apart from the best one.
-      log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
-      max_nonfinite_steps: number of skipped steps in a row that count as a divergence and end the
-        run.
-      on_divergence: one of ON_DIVERGENCE: what to do if the loss rises, see docs/divergence.md.
-      early_stopping_evals: number of evaluations without a new best that end the run; 0: never.
-        Those up to `num_shallow_steps` do not count, and select no best weights.
+    Raises:
+      AlbertError: a value is impossible, or does not fit another one.
     """
 
-    output_dir: str
-    train_batch_size: int = 4096
-    eval_batch_size: int = 64
-    gradient_accumulation_steps: int = 1
-    recompute: bool = False
-    optimizer: str = "lamb"
-    learning_rate: float = 0.00176
-    num_warmup_steps: int = 3125
-    start_warmup_step: int = 0
-    poly_power: float = 1.0
-    shallow_layers: int | None = None
-    num_shallow_steps: int = 0
-    weight_decay_rate: float = 0.01
-    clip_norm: float = 1.0
-    bias_correction: bool = False
-    precision: str = "float32"
-    jit_compile: bool | str = AUTO
-    seed: int = 12345
-    init_checkpoint: str | None = None
-    freeze: str | None = None
-    strategy: str = "default"
-    tpu_name: str | None = None
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
-    steps_per_loop: int = 1000
-    save_checkpoints_steps: int = 5000
-    keep_checkpoint_max: int = 5
-    log_every_steps: int = 100
-    max_nonfinite_steps: int = 10
-    on_divergence: str = WARN
-    early_stopping_evals: int = 0
+    output_dir: str = setting(
+        help="Folder for checkpoints, metrics and results. If it holds a run with the same "
+        "settings, it is resumed; a run with other settings is an error.",
+        path=True,
+    )
+    init_checkpoint: str | None = setting(
+        None,
+        "Weights to start from: the output directory of another run (its best weights), the name "
+        "of a checkpoint without .index, a folder or archive (.tar.gz, .zip) of the TF1 release, a "
+        f"Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or that of a bundled model "
+        f"({DEFAULT}); {NONE} for random weights. A file or folder takes precedence over a name. "
+        f"Default: {NONE} for pretraining; {DEFAULT} for fine-tuning, if no other configuration or "
+        "vocabulary is given.",
+        path=True,
+        needs="do_train",
+    )
+    train_batch_size: int = setting(
+        4096,
+        "Examples per optimizer step, over all devices.",
+        minimum=1,
+        maximum=_MAX_BATCH,
+        needs="do_train",
+    )
+    eval_batch_size: int = setting(
+        64, "Examples per evaluation batch.", minimum=1, maximum=_MAX_BATCH
+    )
+    gradient_accumulation_steps: int = setting(
+        1,
+        "Split each training batch into this number of parts and process them one after the other: "
+        "less memory, the same result.",
+        minimum=1,
+        needs="do_train",
+    )
+    recompute: bool = setting(
+        False,
+        "Keep only the output of each layer and compute the rest again in the backward pass: much "
+        "less memory, the same result, steps up to a third longer.",
+        needs="do_train",
+    )
+    optimizer: str = setting(
+        "lamb",
+        "The releases use lamb for pretraining and adamw for fine-tuning.",
+        choices=OPTIMIZERS,
+        needs="do_train",
+    )
+    learning_rate: float = setting(
+        0.00176,
+        "Peak learning rate. Default of pretraining: 0.00176 for a batch of 4096, and in "
+        "proportion to the square root of the batch.",
+        minimum=ABOVE_0,
+        source="You et al., 2020",
+        needs="do_train",
+    )
+    num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", needs="do_train")
+    start_warmup_step: int = setting(0, "First step of the warm-up.", needs="do_train")
+    poly_power: float = setting(1.0, "Exponent of the polynomial decay.", needs="do_train")
+    shallow_layers: int | None = setting(
+        None,
+        "Number of layers in the first num_shallow_steps steps. Steps with fewer layers take less "
+        "time and learn almost as much. The layers must share all their weights. Evaluations "
+        "always use all layers, and do not select best weights before.",
+        minimum=1,
+        source="Gong et al., 2019, Efficient Training of BERT by Progressively Stacking",
+        needs="do_train",
+    )
+    num_shallow_steps: int = setting(
+        0, "Number of steps with shallow_layers; the others train all layers.", needs="do_train"
+    )
+    weight_decay_rate: float = setting(
+        0.01, "Weight decay, except for LayerNorm and biases.", flag=None
+    )
+    clip_norm: float = setting(
+        1.0,
+        "Global gradient norm above which gradients are scaled down.",
+        minimum=ABOVE_0,
+        flag=None,
+    )
+    bias_correction: bool = setting(
+        False,
+        "Correct the bias of the moments, as in You et al. (2020) but not in the ALBERT release.",
+        flag=None,
+    )
+    precision: str = setting(
+        FLOAT32,
+        "mixed_bfloat16 computes in bfloat16 and keeps weights in float32: faster on TPUs and on "
+        "CPUs and GPUs with bfloat16 units. mixed_float16 is for GPUs without them, such as V100 "
+        "and T4; it scales the loss so that small gradients do not vanish. auto: mixed_bfloat16 or "
+        "else mixed_float16 on devices with units for it, float32 elsewhere; a resumed run keeps "
+        "its precision.",
+        choices=PRECISIONS,
+    )
+    jit_compile: bool | str = setting(
+        AUTO,
+        "Compile forward and backward pass with XLA: true, false, or auto, which does so on one "
+        "GPU if all batches have one length. TPUs always do.",
+        choices=(AUTO, True, False),
+    )
+    seed: int = setting(
+        12345, "Seed of initial weights, dropout and data order.", flag="random_seed"
+    )
+    freeze: str | None = setting(
+        None,
+        "The part of the model to freeze. embeddings: the embeddings of pieces, segments and "
+        "positions. encoder: everything except the task's head; this is faster and takes less "
+        "memory; use a higher learning rate. Default: none.",
+        choices=(None, *FREEZABLE),
+        needs="do_train",
+    )
+    strategy: str = setting(
+        "default",
+        "default: one device; mirrored: all GPUs of this machine, at least two; multi_worker: the "
+        "machines in TF_CONFIG; tpu: a Cloud TPU.",
+        choices=STRATEGIES,
+    )
+    tpu_name: str | None = setting(
+        None,
+        "Name or grpc:// address of the Cloud TPU; local: the one attached to this machine. "
+        "Default: the environment's TPU_NAME, else local.",
+    )
+    tpu_zone: str | None = setting(None, "Zone of the Cloud TPU; default: this machine's.")
+    gcp_project: str | None = setting(None, "Project of the Cloud TPU; default: this machine's.")
+    steps_per_loop: int = setting(
+        1000,
+        "Maximum number of steps that run on the device before control returns to the host; fewer "
+        "if steps are slow, so that progress is shown.",
+        minimum=1,
+    )
+    save_checkpoints_steps: int = setting(
+        5000, "Steps between checkpoints.", minimum=1, needs="do_train"
+    )
+    keep_checkpoint_max: int = setting(
+        5, "Number of checkpoints to keep, besides the best one.", minimum=1, needs="do_train"
+    )
+    log_every_steps: int = setting(
+        100, "Steps between entries of metrics.jsonl.", minimum=1, needs="do_train"
+    )
+    max_nonfinite_steps: int = setting(
+        10,
+        "A step whose loss or gradient is not finite is skipped. After this number of skipped "
+        "steps in a row the run has diverged and stops.",
+        minimum=1,
+        flag=None,
+    )
+    on_divergence: str = setting(
+        WARN,
+        "What to do if the mean loss of a window of steps is more than halfway back from its best "
+        "to its first value. warn: print where and advice, once. stop: exit with an error that "
+        "names the last good checkpoint.",
+        choices=ON_DIVERGENCE,
+        needs="do_train",
+    )
+    early_stopping_evals: int = setting(
+        0, "Stop after this number of evaluations without improvement; 0: never.", needs="do_eval"
+    )
 
     #: Fields that determine the final weights; a resumed run must have the same values.
     DECISIVE: ClassVar[tuple[str, ...]] = (
@@ -210,50 +275,14 @@ class RunConfig:
             object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
-        for name, choices in (
-            ("strategy", STRATEGIES),
-            ("optimizer", OPTIMIZERS),
-            ("precision", PRECISIONS),
-            ("jit_compile", (AUTO, True, False)),
-            ("on_divergence", ON_DIVERGENCE),
-            ("freeze", (None, *FREEZABLE)),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                listed = ", ".join(map(str, choices))
-                raise AlbertError(f"`{name}`={short_repr(value)} is unknown; use one of {listed}.")
+        super().__post_init__()
         if self.strategy == "tpu" and self.precision == FLOAT16:
             raise AlbertError(
                 f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "
                 f"`precision`={BFLOAT16}."
             )
-        for name in ("train_batch_size", "eval_batch_size"):
-            check_integer(f"`{name}`", getattr(self, name), most=_MAX_BATCH)
-        for name in (
-            "gradient_accumulation_steps",
-            "steps_per_loop",
-            "save_checkpoints_steps",
-            "keep_checkpoint_max",
-            "log_every_steps",
-            "max_nonfinite_steps",
-        ):
-            check_integer(f"`{name}`", getattr(self, name))
-        if self.shallow_layers is not None:
-            check_integer("`shallow_layers`", self.shallow_layers)
-        for name in (
-            "num_shallow_steps",
-            "num_warmup_steps",
-            "start_warmup_step",
-            "early_stopping_evals",
-            "seed",
-        ):
-            check_integer(f"`{name}`", getattr(self, name), least=0)
         if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
             raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
-        for name in ("learning_rate", "clip_norm"):
-            check_number(f"`{name}`", getattr(self, name), positive=True)
-        for name in ("weight_decay_rate", "poly_power"):
-            check_number(f"`{name}`", getattr(self, name))
 
     def check_shallow_steps(self, max_steps: int) -> None:
         """Raises AlbertError if no step of a run of `max_steps` trains all layers."""

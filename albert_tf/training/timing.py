@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.settings import INT32_MAX
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import distribute
 from albert_tf.training.run import TrainingRun
-from albert_tf.training.specs import MAX_STEPS, RunConfig, TrainSpec
+from albert_tf.training.specs import RunConfig, TrainSpec
 from albert_tf.training.task import Task
 
 #: The first steps trace and compile.
@@ -43,7 +44,7 @@ def step_seconds(
       AlbertError: as for a real run.
     """
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
-    run = TrainingRun(Estimator(task, config), TrainSpec.of(source, MAX_STEPS), None)
+    run = TrainingRun(Estimator(task, config), TrainSpec.of(source, INT32_MAX), None)
     batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
     seconds, spent = {}, 0.0
     for layers in depths:

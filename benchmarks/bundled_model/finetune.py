@@ -17,11 +17,11 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
-from albert_tf.tasks.recipes import recipe_file
+from albert_tf.tasks.fine_tune_config import RECIPES
 from benchmarks.common import describe_machine, markdown
 from demo.stages import Stage, run_stages
 
@@ -168,7 +168,7 @@ def stages(
             }
             # Not RACE's folders of thousands of files, whose changes the run itself finds.
             inputs = [path for paths in found for path in paths if os.path.isfile(path)]
-            inputs += [recipe_file(name), *model_files(start, model)]
+            inputs += [os.path.join(RECIPES, f"{name}.json"), *model_files(start, model)]
             title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
             seconds = task.seconds * num_seeds
             result[name, start] = Stage(title, folder, task.script, run, inputs, seconds)

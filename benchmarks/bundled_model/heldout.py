@@ -17,7 +17,7 @@ import shutil
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.io import files
 from albert_tf.io.files import find_only
 from albert_tf.pretrained import DEFAULT

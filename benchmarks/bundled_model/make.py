@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf import pretrained
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
@@ -71,7 +71,7 @@ Markup was removed and the text was split into sentences. Every 40th document wa
 
 def define_flags() -> None:
     """Flags of `make`."""
-    define_paths(
+    define_path(
         "run_dirs", None, "Output directory of the run whose best or newest weights are shipped; "
         "before it, those of the runs that it went on from, the first one first.", required=True
     )  # fmt: skip

@@ -9,12 +9,11 @@ from collections import Counter
 
 from absl import flags
 
-from albert_tf.cli.path_flags import check_records, define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
-from albert_tf.io.text_files import check_text_files
 from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state
 from benchmarks.gpu_step.text import save_text
@@ -25,9 +24,9 @@ FLAGS = flags.FLAGS
 
 def define_text_flags() -> None:
     """Defines the flags of `text`."""
-    define_paths(
+    define_path(
         "input_file", None, "Text files: one sentence a line, a blank line between documents.",
-        check=check_text_files, required=True
+        required=True
     )  # fmt: skip
     define_path(
         "spm_model_file", None, "SentencePiece model, or folder or name of a model that has one.",
@@ -54,12 +53,11 @@ def write_text() -> None:
 def define_checkpoint_flags() -> None:
     """Defines the flags of `checkpoint`."""
     define_path("program", None, "Folder of one program that `emit` wrote.", required=True)
-    define_paths(
-        "input_file", None, "Pretraining records, which further training would read.",
-        check=check_records, required=True
+    define_path(
+        "input_file", None, "Pretraining records, which further training would read.", required=True
     )  # fmt: skip
     define_path("state", None, "state-<step>.npz that `pretrain` wrote.", required=True)
-    define_paths(
+    define_path(
         "metrics", None, "metrics.jsonl of `pretrain`, or of several runs in order: becomes the "
         "run's log."
     )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops

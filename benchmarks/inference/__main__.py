@@ -29,7 +29,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from benchmarks.common import add_lines, describe_machine, markdown, read_lines, show_spread, spread
 from benchmarks.peers.protocol import Peer, PeerError
@@ -107,7 +107,7 @@ def _define_table_flags() -> None:
 
 def _define_run_flags() -> None:
     _define_table_flags()
-    define_paths("models", "albert_base_v2,albert_tiny_books", "Presets or models.")
+    define_path("models", "albert_base_v2,albert_tiny_books", "Presets or models.")
     flags.DEFINE_list("shapes", ["1x32", "1x128", "32x128"], "Texts of a call x tokens of a text.")
     flags.DEFINE_list("ways", list(WAYS), f"Of {', '.join(WAYS)}.")
     define_path("peer_python", None, "Python of the other libraries; none: they are left out.")

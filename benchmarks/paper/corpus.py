@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import atomic_text_writer, read_lines
@@ -20,7 +20,7 @@ TRAIN_FILE, HELD_OUT_FILE = "train.txt", "heldout.txt"
 
 def define_flags() -> None:
     """Flags of `corpus`."""
-    define_paths(
+    define_path(
         "input_file", None, "Text: a comma list of files and globs; UTF-8, plain or compressed; "
         "one sentence per line, a blank line between documents.", required=True
     )  # fmt: skip

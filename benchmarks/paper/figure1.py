@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.common import load_pyplot, markdown, save_figure
@@ -27,8 +27,8 @@ Batch = Mapping[str, Any]
 
 def define_flags() -> None:
     """Flags of `figure1`."""
-    define_paths("checkpoints", None, "Models to compare: name=path,name=path.", required=True)
-    define_paths(
+    define_path("checkpoints", None, "Models to compare: name=path,name=path.", required=True)
+    define_path(
         "input_file", None, "Text to measure on: a comma list of files and globs; one sentence a "
         "line, a blank line between documents. Each model reads it with its own tokenizer, as "
         "[CLS] text [SEP].", required=True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
@@ -32,11 +32,11 @@ def define_flags() -> None:
         "scale", "tiny", SCALES, "tiny takes minutes a model on two cores; small, for sentence "
         "order, takes longer; paper is the paper's."
     )  # fmt: skip
-    define_paths(
+    define_path(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
         "sentence per line, a blank line between documents."
     )  # fmt: skip
-    define_paths("additional_text", "", "More of it, for the rows with additional data.")
+    define_path("additional_text", "", "More of it, for the rows with additional data.")
     define_path(
         "data_dir", os.environ.get("ALBERT_DATA_DIR"), "Folder with glue/, squad/ and race/ in it. "
         "Default: the environment's ALBERT_DATA_DIR; without it nothing is fine-tuned."

@@ -11,7 +11,7 @@ import time
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.io import files
 from benchmarks.common import describe_machine

@@ -25,7 +25,7 @@ import time
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from benchmarks.common import add_lines, describe_machine, read_lines, save_figure
 from benchmarks.random_step import PRECISIONS
 from benchmarks.time_to_quality.methods import LOG_FILE, METHODS, Trial
@@ -37,7 +37,7 @@ FLAGS = flags.FLAGS
 
 
 def _define_run_flags() -> None:
-    define_paths("train_file", None, "Text to train on, one sentence per line.", required=True)
+    define_path("train_file", None, "Text to train on, one sentence per line.", required=True)
     define_path("heldout_file", None, "Text to score on.", required=True)
     define_path("spm_model_file", None, "Vocabulary of all models.", required=True)
     define_path("albert_config_file", None, "Shape of all models, a JSON file.", required=True)
@@ -92,7 +92,7 @@ def _run() -> None:
 
 
 def _define_plot_flags() -> None:
-    define_paths("results", None, "Files of results, of `run`.", required=True)
+    define_path("results", None, "Files of results, of `run`.", required=True)
     define_path("output_file", None, "PNG file to write.", required=True)
 
 

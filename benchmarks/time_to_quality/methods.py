@@ -88,7 +88,7 @@ def train_budget(trial: Trial) -> dict[str, Any]:
             *(sys.executable, "run_pretraining.py", "--do_train", f"--input_file={records}"),
             *(f"--albert_config_file={FLAGS.albert_config_file}", f"--output_dir={trial.model}"),
             *("--precision=auto", "--log_every_steps=10", f"--random_seed={trial.seed}"),
-            f"--time_budget={left:.0f}s",
+            f"--time_budget={left / 60:.2f}",
         ]
     )
     return {"plan": files.read_object(f"{trial.model}/run_config.json")}

@@ -28,7 +28,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_paths
+from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
@@ -61,7 +61,7 @@ FLAGS = flags.FLAGS
 def _define_compile_flags() -> None:
     define_path("output_dir", None, "Folder of results.jsonl.", required=True)
     define_path("compiler_python", None, "The compiler's Python, see README.", required=True)
-    define_paths("configs", "albert_base_v2", "Models: presets or JSON files.")
+    define_path("configs", "albert_base_v2", "Models: presets or JSON files.")
     flags.DEFINE_list("chips", list(CHIPS), f"Of {', '.join(CHIPS)}.")
     flags.DEFINE_list("seq_lengths", ["128"], "Positions of a sequence.")
     flags.DEFINE_list("recompute", ["no"], "no, yes or both.")

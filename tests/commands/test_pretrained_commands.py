@@ -42,10 +42,10 @@ def test_vectors_are_printed_as_json_without_loss(albert, model):
 def test_vectors_of_lines_are_written_to_a_file(albert, model, tmp_path):
     text, vectors = tmp_path / "texts.txt", tmp_path / "new/vectors.npy"
     text.write_bytes("\r\n".join(TEXTS).encode())
-    given = ["embed", MODEL, "--pooling=cls", f"--output_file={vectors}"]
+    given = ["embed", MODEL, f"--output_file={vectors}"]
     done = albert(*given, f"--input_file={text}").ok()
     assert done.stdout == f"{vectors}: 3 vectors of 256 numbers.\n"
-    expected = model.embed(TEXTS, "cls")
+    expected = model.embed(TEXTS)
     np.testing.assert_array_equal(np.load(vectors), expected)
     refused = albert(*given, *TEXTS)
     assert refused.returncode == 1 and "already exists" in refused.stderr

@@ -96,9 +96,9 @@ def test_what_a_killed_process_left_beside_the_output_is_removed(tmp_path):
 
 
 def test_each_json_line_is_a_document(tmp_path):
-    rows = [{"body": "One.\nTwo.\n\n\nThree.", "id": 1}, {"body": ""}, {"body": "Four é."}]
+    rows = [{"text": "One.\nTwo.\n\n\nThree.", "id": 1}, {"text": ""}, {"text": "Four é."}]
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
-    assert split(tmp_path, text, input_format="jsonl", text_field="body") == [
+    assert split(tmp_path, text, input_format="jsonl") == [
         ["One.", "Two.", "Three."],
         ["Four é."],
     ]
@@ -106,7 +106,7 @@ def test_each_json_line_is_a_document(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '{"body": "x"}', '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
+    ["{", "[]", '{"text": "x"}', '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
 )
 def test_a_bad_json_line_is_located(tmp_path, line):
     with pytest.raises(AlbertError, match=r"in\.txt:3: "):

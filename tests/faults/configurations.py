@@ -151,15 +151,14 @@ CONFIGURATIONS = {
     c.name: c
     for c in (
         Configuration("offline masks", TRAIN, _pretraining()),
-        Configuration("dynamic masks", TRAIN, _pretraining("--masking=dynamic", data="compact")),
+        Configuration("dynamic masks", TRAIN, _pretraining(data="compact")),
         Configuration("bfloat16", TRAIN, _pretraining("--precision=mixed_bfloat16")),
-        Configuration("XLA", TRAIN, _pretraining("--jit_compile")),
+        Configuration("XLA", TRAIN, _pretraining("--jit_compile=true")),
         Configuration(
             "mirrored, dynamic masks, accumulation",
             TRAIN,
             _pretraining(
                 "--strategy=mirrored",
-                "--masking=dynamic",
                 "--gradient_accumulation_steps=2",
                 data="compact",
             ),

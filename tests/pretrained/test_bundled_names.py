@@ -16,8 +16,6 @@ import pytest
 import convert_checkpoint
 import run_classifier
 import run_pretraining
-import run_race
-import run_squad
 from albert_tf import pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
@@ -114,7 +112,7 @@ def opened(tmp_path):
         arguments = f"--output_dir={tmp_path}/out", *given
         with parsed_flags(run_classifier.define_flags, *arguments):
             config, tokenizer = shared.open_model_files()
-            run = shared.fine_tune_config(None, config).run
+            run = shared.fine_tune_config(None, config)
             return config, tokenizer.vocab_size, run.init_checkpoint
 
     return opened
@@ -145,19 +143,6 @@ def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
 ):
     with pytest.raises(AlbertError, match="config_file` is needed: there is no `init_checkpoint`"):
         opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
-
-
-@pytest.mark.parametrize(
-    ("script", "given"),
-    [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
-)
-def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):
-    given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
-    with parsed_flags(script.define_flags, *given):
-        task, config = script._open_task(None)
-        assert config.run.init_checkpoint == NAME
-    assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
-    assert DEFAULT_LINE in capsys.readouterr().out
 
 
 def test_pretraining_needs_a_configuration_or_weights_with_one(run_script, tmp_path):

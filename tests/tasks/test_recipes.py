@@ -1,15 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import re
 
 import pytest
-from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe, model_size
 from albert_tf.tasks.flags import define_finetuning_flags, fine_tune_config
-from albert_tf.tasks.recipes import load_recipe, model_size
 from tests.support.script_flags import parsed_flags
 
 RECIPE = {"learning_rate": 1e-5, "train_step": 800, "warmup_step": 200, "train_batch_size": 16}
@@ -54,7 +51,7 @@ def test_models_pretrained_without_dropout_are_fine_tuned_without():
 )
 def test_custom_recipe_has_lower_rates_for_large_models(parsed, preset, rate):
     settings = parsed(load_recipe("custom", AlbertConfig.load(preset)))
-    assert settings.run.learning_rate == rate
+    assert settings.learning_rate == rate
     # A tenth of 1000 steps is warm-up, as without a recipe.
     assert (settings.steps(10), settings.training_run(1000).num_warmup_steps) == (1000, 100)
 
@@ -100,9 +97,9 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
 
 
 def test_initial_weights_are_for_training_alone(parsed):
-    assert parsed({}, "--init_checkpoint=albert_tiny_books").run.init_checkpoint is None
+    assert parsed({}, "--init_checkpoint=albert_tiny_books").init_checkpoint is None
     trained = parsed({}, "--do_train", "--init_checkpoint=albert_tiny_books")
-    assert trained.run.init_checkpoint == "albert_tiny_books"
+    assert trained.init_checkpoint == "albert_tiny_books"
 
 
 def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
@@ -114,23 +111,6 @@ def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
         FineTuneConfig.from_recipe("race", model, output_dir="x", **both)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("train_step", 0, "=0 must be an integer from 1 to 2147483647."),
-        ("warmup_step", -1, "=-1 must be an integer from 0 to 2147483647."),
-        ("eval_every_steps", 0, "=0 must be an integer from 1 to 2147483647."),
-        ("num_seeds", 0, "=0 must be an integer from 1 to 2147483647."),
-        ("max_seq_length", "128", "='128' must be an integer from 1 to 2147483647."),
-        ("warmup_proportion", -0.1, "=-0.1 must be a number of at least 0 that float32 can hold."),
-        ("classifier_dropout", 1.0, "=1.0 must be below 1."),
-    ],
-)
-def test_impossible_settings_are_refused(name, value, problem):
-    with pytest.raises(AlbertError, match=f"^{re.escape(f'`{name}`{problem}')}$"):
-        FineTuneConfig.from_recipe(None, output_dir="x", **{name: value})
-
-
 @pytest.mark.parametrize("epochs", ["0", "nan", "inf"])
 def test_an_impossible_number_of_epochs_is_refused(parsed, epochs):
     with pytest.raises(AlbertError, match=f"^`num_train_epochs`={epochs}.* must be a number above"):
@@ -138,17 +118,11 @@ def test_an_impossible_number_of_epochs_is_refused(parsed, epochs):
 
 
 def test_more_steps_than_can_be_counted_are_refused(parsed):
-    with pytest.raises(flags.Error, match=r"--train_step=100000000000000000000: .*2147483647"):
+    with pytest.raises(AlbertError, match=r"^`train_step`=10.* must be an integer from 1 to 2147"):
         parsed(RECIPE, f"--train_step={10**20}")
     settings = parsed(RECIPE, "--num_train_epochs=1e20")
     with pytest.raises(AlbertError, match=r"^`max_steps`=.* must be an integer from 1 to"):
         settings.steps(1000)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**31])
-def test_seeds_outside_of_int32_are_refused(parsed, seed):
-    with pytest.raises(flags.Error, match=f"--random_seed={seed}: .*2147483647"):
-        parsed({}, f"--random_seed={seed}")
 
 
 def test_the_last_of_several_seeds_must_be_in_range(parsed):

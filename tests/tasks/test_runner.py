@@ -55,10 +55,10 @@ def train(task, source, folder, steps, **changes):
 
 
 def recorded(folder, output_dir):
-    """The configuration of the run in a folder, for another output directory."""
+    """The settings of the run in a folder, for another output directory."""
     values = json.loads((folder / "run_config.json").read_text())["run"]
     names = {field.name for field in dataclasses.fields(RunConfig)} & {*values}
-    return RunConfig(**{name: values[name] for name in names}, output_dir=str(output_dir))
+    return {**{name: values[name] for name in names}, "output_dir": str(output_dir)}
 
 
 class Seeds(NamedTuple):
@@ -167,8 +167,8 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     for path in [p for n in (6, 9, 11) for p in tmp_path.glob(f"run/checkpoints/ckpt-{n}.*")]:
         path.unlink()
     (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    run_config = recorded(tmp_path / "run", tmp_path / "run")
-    config = FineTuneConfig(run_config, train_step=11, warmup_step=2)
+    same = recorded(tmp_path / "run", tmp_path / "run")
+    config = FineTuneConfig(**same, train_step=11, warmup_step=2)
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
     dataclasses.replace(BestRecord.load(folder), value=earlier).save(folder)
@@ -183,9 +183,9 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
     task, tmp_path, every_steps, evaluations
 ):
     texts = some_examples(16)
-    run_config = RunConfig(str(tmp_path / "run"), **TRAINING)
     config = FineTuneConfig(
-        run_config,
+        str(tmp_path / "run"),
+        **TRAINING,
         train_step=4,
         warmup_step=0,
         eval_every_steps=every_steps,
@@ -199,9 +199,8 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
 def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, capsys):
     texts = some_examples(16)
     held_out = [example for example in texts if example.label == texts[0].label]
-    run_config = RunConfig(str(tmp_path / "run"), **TRAINING)
-    settings = {"train_step": 4, "eval_every_steps": 2}
-    run(task, Examples.of(texts, held_out), FineTuneConfig(run_config, **settings))
+    settings = {**TRAINING, "train_step": 4, "eval_every_steps": 2}
+    run(task, Examples.of(texts, held_out), FineTuneConfig(str(tmp_path / "run"), **settings))
     printed, said = capsys.readouterr(), "No better than the same answer every time: accuracy "
     assert printed.err.count(said) == 2  # During training.
     assert f"eval: {said}" in printed.out
@@ -241,10 +240,8 @@ def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
 ):
     shutil.copytree(seeds.folder, tmp_path / "run")
     (tmp_path / "run/seeds.json").unlink()  # As after a kill while the last seed was trained.
-    run_config = recorded(tmp_path / "run/seed-3", tmp_path / "run")
-    config = FineTuneConfig(
-        run_config, train_step=11, warmup_step=2, eval_every_steps=4, num_seeds=2
-    )
+    same = recorded(tmp_path / "run/seed-3", tmp_path / "run")
+    config = FineTuneConfig(**same, train_step=11, warmup_step=2, eval_every_steps=4, num_seeds=2)
     texts = some_examples(70)
     data = task.open_examples(texts, "train", training=True)
     other = texts if held_out == "same" else texts[:30]
@@ -280,8 +277,8 @@ def fine_tune_two_seeds(tokenizer, tmp_path):
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
     examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
     data = task.open_examples(examples, "train", training=True)
-    run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
-    config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
+    settings = {"train_batch_size": 8, "seed": 3, "train_step": 2, "warmup_step": 0}
+    config = FineTuneConfig(str(tmp_path / "run"), **settings, num_seeds=2)
     return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
 
 
@@ -333,7 +330,7 @@ def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monk
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):
     data = task.open_examples(some_examples(8), "train", training=True)
-    config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
+    config = FineTuneConfig(str(tmp_path / "run"), train_step=4, num_seeds=2)
     with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
         fine_tune(task, config, data)
 
@@ -342,7 +339,7 @@ def test_runs_with_other_seeds_do_not_share_a_folder(seeds, task, tmp_path):
     examples = Examples(some_examples(8))
 
     def refused(folder, message, seed=3, number=1):
-        config = FineTuneConfig(RunConfig(str(folder), seed=seed), train_step=4, num_seeds=number)
+        config = FineTuneConfig(str(folder), seed=seed, train_step=4, num_seeds=number)
         before = files_below(folder)
         with pytest.raises(AlbertError, match=message):
             run(task, examples, config)

@@ -14,7 +14,7 @@ from absl import flags
 import run_classifier
 import run_pretraining
 from albert_tf import RunConfig, TrainSpec
-from albert_tf.cli.flag_names import name_flags
+from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask

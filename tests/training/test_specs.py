@@ -4,53 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 
 import pytest
 
 from albert_tf import AlbertError, RunConfig, TrainSpec
-from albert_tf.training.specs import MAX_SEED, MAX_STEPS, check_eval_batch, check_train_batch
-
-ABOVE_0 = "must be a number above 0 that float32 can hold."
-FROM_0 = "must be a number of at least 0 that float32 can hold."
-INTEGER_FROM_0, INTEGER_FROM_1 = (f"must be an integer from {n} to 2147483647." for n in (0, 1))
-BATCH = "must be an integer from 1 to 1048576."
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("learning_rate", 0.0, ABOVE_0),
-        ("learning_rate", -0.1, ABOVE_0),
-        ("learning_rate", math.nan, ABOVE_0),
-        ("learning_rate", math.inf, ABOVE_0),
-        ("learning_rate", 1e-46, ABOVE_0),
-        ("clip_norm", 0.0, ABOVE_0),
-        ("clip_norm", 1e39, ABOVE_0),
-        ("weight_decay_rate", 3.5e38, FROM_0),
-        ("weight_decay_rate", math.nan, FROM_0),
-        ("poly_power", -1.0, FROM_0),
-        ("num_warmup_steps", -1, INTEGER_FROM_0),
-        ("seed", -1, INTEGER_FROM_0),
-        ("seed", 2**31, INTEGER_FROM_0),
-        ("train_batch_size", "8", BATCH),
-        ("eval_batch_size", 8.5, BATCH),
-        ("train_batch_size", 10**12, BATCH),
-        ("eval_batch_size", 10**7, BATCH),
-        ("gradient_accumulation_steps", 2**31, INTEGER_FROM_1),
-        ("start_warmup_step", 10**12, INTEGER_FROM_0),
-        ("log_every_steps", 2**31, INTEGER_FROM_1),
-        ("steps_per_loop", 0, INTEGER_FROM_1),
-        ("early_stopping_evals", -1, INTEGER_FROM_0),
-        ("shallow_layers", 0, INTEGER_FROM_1),
-        ("num_shallow_steps", -1, INTEGER_FROM_0),
-        ("seed", 1.5, INTEGER_FROM_0),
-    ],
-)
-def test_invalid_numbers_are_refused(name, value, problem):
-    with pytest.raises(AlbertError, match=f"^{re.escape(f'`{name}`={value!r} {problem}')}$"):
-        RunConfig(**{"output_dir": "runs/mine", name: value})
+from albert_tf.settings import INT32_MAX
+from albert_tf.training.specs import check_eval_batch, check_train_batch
 
 
 @pytest.mark.parametrize(
@@ -63,12 +23,6 @@ def test_invalid_numbers_are_refused(name, value, problem):
 def test_invalid_output_directories_are_refused(folder, sentence):
     with pytest.raises(AlbertError, match=f"^{sentence}"):
         RunConfig(folder)
-
-
-@pytest.mark.parametrize("name", ["precision", "jit_compile", "strategy", "freeze", "optimizer"])
-def test_unknown_names_are_refused_with_the_choices(name):
-    with pytest.raises(AlbertError, match=f"^`{name}`='fastest' is unknown; use one of "):
-        RunConfig("runs/mine", **{name: "fastest"})
 
 
 @pytest.mark.parametrize(
@@ -95,8 +49,8 @@ def test_the_output_directory_may_be_a_path_object(tmp_path):
 def test_the_smallest_and_largest_values_are_accepted():
     smallest = {"weight_decay_rate": 0.0, "poly_power": 0.0, "num_warmup_steps": 0, "seed": 0}
     RunConfig("runs/mine", learning_rate=1e-30, clip_norm=1e-30, **smallest)
-    RunConfig("runs/mine", seed=MAX_SEED)
-    TrainSpec(input, max_steps=MAX_STEPS)
+    RunConfig("runs/mine", seed=INT32_MAX)
+    TrainSpec(input, max_steps=INT32_MAX)
 
 
 @pytest.mark.parametrize("steps", [0, -5, 10**20])

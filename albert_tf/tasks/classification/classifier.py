@@ -77,8 +77,8 @@ class _TextModel(FineTunedModel):
           text: the column of the text.
           text_pair: the column of the second text; None for single texts.
           label: the column of the label, or of the number.
-          **settings: `output_dir`, which is required, and other fields of FineTuneConfig and
-            RunConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`.
+          **settings: `output_dir`, which is required, and other fields of
+            FineTuneConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`.
             They override the recipe.
 
         Returns:

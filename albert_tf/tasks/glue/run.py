@@ -4,32 +4,63 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
+from absl import flags
 
+from albert_tf.cli.flags import given_settings
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import TextExample, read_text_table
+from albert_tf.tasks import flags as shared
 from albert_tf.tasks.base import ExampleSet
-from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.glue.submission import PREDICTIONS
-from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split, find_glue_task
 from albert_tf.tasks.prediction_tables import write_predictions
-from albert_tf.tasks.runner import Examples
+from albert_tf.tasks.runner import Examples, run
 from albert_tf.weights.run_folder import model_folder
 
+FLAGS = flags.FLAGS
+#: What a run does; see `flags.ACTIONS`.
+Actions = Set[str]
 
-class Actions(NamedTuple):
-    """What a run does."""
 
-    train: bool
-    evaluate: bool
-    predict: bool
+def run_glue(name: str, data_dir: str | None) -> None:
+    """Runs a task, or "all" of those in a folder, as the flags say."""
+    actions = shared.requested()
+    if name == "all":
+        run_all(_run_task, actions, data_dir, FLAGS.output_dir)
+    else:
+        task = find_glue_task(name)
+        _run_task(task, actions, read_texts(task, actions, data_dir), FLAGS.output_dir)
+
+
+def _run_task(
+    task: GlueTask, actions: Actions, texts: Examples, output_dir: str
+) -> dict[str, float]:
+    """Runs one GLUE task; returns the metrics of its development sets."""
+
+    def make_spec(length: int) -> ClassificationSpec:
+        names = {"task_name": task.name, "best_metric": task.best_metric}
+        return ClassificationSpec(task.labels, length, task.splits[0].columns, **names)
+
+    if "train" in actions:
+        classifier, config = shared.open_task(
+            TextClassificationTask, task.name, make_spec, {}, output_dir=output_dir
+        )
+    else:
+        config = shared.fine_tune_config(None, output_dir=output_dir)
+        given = given_settings(FineTuneConfig)
+        changes = {n: v for n, v in given.items() if n == "max_seq_length"}
+        classifier = open_model(task, output_dir, **changes)
+    return run(classifier, texts, config, functools.partial(write_outputs, task))
 
 
 def read_split(task: GlueTask, split: Split, data_dir: str | None) -> list[TextExample]:
@@ -100,11 +131,12 @@ def read_texts(task: GlueTask, actions: Actions, data_dir: str | None) -> Exampl
       AlbertError: the task has no such split, or a file is missing or malformed.
     """
 
-    if actions.train or actions.evaluate:
+    if actions & {"train", "eval"}:
         task.check_trains()
+    needs = (action in actions for action in shared.ACTIONS)
     train, evaluate, predict = (
         {x.name: read_split(task, x, data_dir) for x in task.parts(kind)} if needed else {}
-        for kind, needed in zip(("train", "dev", "test"), actions)
+        for kind, needed in zip(("train", "dev", "test"), needs)
     )
     return Examples(train.get("train", ()), evaluate, predict)
 
@@ -205,7 +237,7 @@ def run_all(
             print(error)
             diverged.append(task)
             continue
-        if todo.evaluate:
+        if "eval" in todo:
             results[task.name] = reported_metrics(task, metrics)
     if results:
         print("\n" + score_table(results))
@@ -223,8 +255,8 @@ def _plan(tasks: Sequence[GlueTask], actions: Actions) -> list[tuple[GlueTask, A
     for task in tasks:
         if not task.model_of:
             plan.append((task, actions))
-        elif actions.predict and task.model_of in names:
-            plan.append((task, Actions(train=False, evaluate=False, predict=True)))
+        elif "predict" in actions and task.model_of in names:
+            plan.append((task, {"predict"}))
         else:
             print(f"{task.title} is skipped; its predictions are made with {task.model_of}'s.")
     return plan

@@ -18,7 +18,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
+from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
@@ -163,20 +163,18 @@ def _pack(
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_paths(
+    define_path(
         "run_dirs", None, "Output directories of run_classifier.py, folders of several, or globs, "
-        "separated by commas.",
-        required=True, check=check_run_dirs,
+        "separated by commas.", required=True
     )  # fmt: skip
     define_path(
-        "output", "submission.zip", "The zip file to write.",
-        check=lambda path: files.check_output_file(path, FLAGS.overwrite),
+        "output", "submission.zip", "The zip file to write."
     )  # fmt: skip
     flags.DEFINE_bool(
         "allow_missing", False, "Answer test sets without predictions with the most frequent label "
         "of the training set; the server accepts only complete submissions."
     )  # fmt: skip
-    script.define_overwrite_flag()
+    define_overwrite_flag()
 
 
 def _main() -> None:

@@ -12,14 +12,11 @@ from albert_tf.io.data_rows import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
+    MultipleChoiceSpec,
     read_questions,
     row_questions,
 )
-from albert_tf.tasks.multiple_choice.task import (
-    MultipleChoiceSpec,
-    MultipleChoiceTask,
-    default_qa_length,
-)
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 
 
@@ -74,8 +71,8 @@ class MultipleChoice(FineTunedModel):
           num_choices: options of every question; None: those of the first one.
           max_qa_length: the longest question and option together, in tokens; None: 128, or half of
             `max_seq_length` if that is less.
-          **settings: `output_dir`, which is required, and other fields of FineTuneConfig and
-            RunConfig. They override the recipe.
+          **settings: `output_dir`, which is required, and other fields of
+            FineTuneConfig. They override the recipe.
 
         Returns:
           The trained model.
@@ -89,8 +86,7 @@ class MultipleChoice(FineTunedModel):
         held_out = () if eval is None else _read(eval, choices, "eval")
 
         def make_spec(max_seq_length: int) -> MultipleChoiceSpec:
-            length = max_qa_length or default_qa_length(max_seq_length)
-            return MultipleChoiceSpec(choices, max_seq_length, length)
+            return MultipleChoiceSpec(choices, max_seq_length, max_qa_length)
 
         return cls._train(model, "race", (examples, held_out), make_spec, settings)
 

@@ -15,6 +15,7 @@ from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, joined, json_fault, short_json, short_repr
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import read_lines
+from albert_tf.settings import Settings, setting
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
@@ -44,6 +45,39 @@ class MultipleChoiceExample:
     label: int | None
     group: str
     where: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceSpec(Settings):
+    """Settings of a multiple-choice task, saved with the model.
+
+    Raises:
+      AlbertError: a value is out of range.
+    """
+
+    # Each option is named by a letter.
+    num_choices: int = setting(4, "Options per question.", minimum=2, maximum=26)
+    max_seq_length: int = setting(
+        512, "Maximum length of a sequence in tokens; the text is cut to fit.", minimum=1
+    )
+    max_qa_length: int | None = setting(
+        None,
+        "Maximum length of question and option together, in tokens; the beginning of longer ones "
+        "is cut off. Default: 128, or half of the maximum sequence length if that is less.",
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        """Fills in the length and checks the values."""
+        super().__post_init__()
+        if self.max_qa_length is None:
+            object.__setattr__(self, "max_qa_length", min(128, self.max_seq_length // 2))
+        # [CLS], two [SEP] and at least one token of the text.
+        if not 1 <= self.max_qa_length <= self.max_seq_length - 4:
+            raise AlbertError(
+                f"`max_qa_length`={self.max_qa_length} does not fit: with max_seq_length="
+                f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
+            )
 
 
 def letter(index: int) -> str:

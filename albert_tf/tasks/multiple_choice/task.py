@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import re
@@ -15,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.length_batches import Sequences
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
@@ -25,13 +23,14 @@ from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_
 from albert_tf.tasks.multiple_choice.data import (
     RACE_GROUPS,
     MultipleChoiceExample,
+    MultipleChoiceSpec,
     check_labelled,
     letter,
 )
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.results import print_metrics
-from albert_tf.training.specs import FLOAT32, check_integer
+from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch
 
 if TYPE_CHECKING:
@@ -39,47 +38,9 @@ if TYPE_CHECKING:
 
 #: The groups by their `group_ids`; "" for questions without one.
 GROUPS = ("", *RACE_GROUPS)
-#: Most options of a question; each is named by a letter.
-MAX_CHOICES = 26
 PREDICT_RESULTS_FILE = "predict_results.json"
 #: Questions and texts tokenized together.
 _CHUNK = 512
-
-
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceSpec:
-    """Settings of a multiple-choice task, saved with the model.
-
-    Attributes:
-      num_choices: options of every question.
-      max_seq_length: longest sequence, in tokens; the text is cut to fit.
-      max_qa_length: longest question and option together, in tokens; they lose their beginning.
-
-    Raises:
-      AlbertError: a value is out of range.
-    """
-
-    num_choices: int = 4
-    max_seq_length: int = 512
-    max_qa_length: int = 128
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        for name in ("num_choices", "max_seq_length", "max_qa_length"):
-            check_integer(name, getattr(self, name))
-        if not 2 <= self.num_choices <= MAX_CHOICES:
-            raise AlbertError(f"num_choices={self.num_choices} must be 2 to {MAX_CHOICES}.")
-        # [CLS], two [SEP] and at least one token of the text.
-        if not 1 <= self.max_qa_length <= self.max_seq_length - 4:
-            raise AlbertError(
-                f"max_qa_length={self.max_qa_length} does not fit: with max_seq_length="
-                f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
-            )
-
-
-def default_qa_length(max_seq_length: int) -> int:
-    """Returns the default of `max_qa_length`: 128, or half of `max_seq_length` if that is less."""
-    return min(128, max_seq_length // 2)
 
 
 def option_text(question: str, option: str) -> str:

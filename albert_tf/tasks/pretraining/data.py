@@ -23,10 +23,9 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
+from albert_tf.settings import check_integer
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.specs import check_integer
 
-AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
 #: Sequences are not shortened further.
 _SHORTEST = 8
 #: Options of the builder that say how words are masked.
@@ -52,8 +51,8 @@ def open_records(
     patterns: str,
     config: AlbertConfig,
     *,
-    expected: Mapping[str, int | None] | None = None,
-    masking: str = AUTO,
+    max_seq_length: int | None = None,
+    max_predictions_per_seq: int | None = None,
     masked_lm_prob: float | None = None,
     ngram: int | None = None,
     seed: int = 12345,
@@ -65,9 +64,8 @@ def open_records(
     Args:
       patterns: comma list of shards, globs or folders with a manifest.
       config: configuration of the model.
-      expected: `max_seq_length` and `max_predictions_per_seq` that the records must have; None, or
-        no entry, accepts any. Compact records may be longer, and are shortened; see Masking.
-      masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
+      max_seq_length, max_predictions_per_seq: what the records must have; None accepts any. Compact
+        records may be longer, and are shortened; see Masking.
       masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
 
@@ -91,13 +89,6 @@ def open_records(
             f"{patterns} does not contain pretraining records; build them with "
             "data_prep/create_pretraining_data.py."
         )
-    if masking == (STATIC if compact else DYNAMIC):
-        found = "are compact and hold no masks" if compact else "are masked already"
-        raise AlbertError(
-            f"The records {patterns} {found}; leave `masking`={masking} out, or build them with "
-            "data_prep/create_pretraining_data.py --record_format="
-            f"{'masked' if compact else 'compact'}."
-        )
     other_options = {"masked_lm_prob": masked_lm_prob, "ngram": ngram}
     other_options = {name: value for name, value in other_options.items() if value is not None}
     if other_options and not compact:
@@ -106,15 +97,11 @@ def open_records(
             f"The records {patterns} are masked already, so `{name}` cannot be changed; leave it "
             "out, or build them with --record_format=compact."
         )
-    expected = {name: wanted for name, wanted in (expected or {}).items() if wanted is not None}
-    for name, wanted in expected.items():
-        shortest = _SHORTEST if compact and name == "max_seq_length" else 1
-        check_integer(f"`{name}`", wanted, shortest)
     if compact:
-        wanted = expected.get("max_seq_length")
-        dynamic_masking = _dynamic_masking(
-            os.path.dirname(paths[0]), manifest, wanted, other_options
-        )
+        if max_seq_length is not None:
+            check_integer("`max_seq_length`", max_seq_length, _SHORTEST)
+        folder = os.path.dirname(paths[0])
+        dynamic_masking = _dynamic_masking(folder, manifest, max_seq_length, other_options)
         predictions = dynamic_masking.options.max_predictions_per_seq
         length = dynamic_masking.length
     else:
@@ -128,12 +115,14 @@ def open_records(
             f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
             f"{length} tokens; build them again."
         )
-    sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
-    for name, wanted in expected.items():
-        if wanted != sizes[name]:
+    for name, size, wanted in (
+        ("max_seq_length", length, max_seq_length),
+        ("max_predictions_per_seq", predictions, max_predictions_per_seq),
+    ):
+        if wanted not in (None, size):
             raise AlbertError(
-                f"The records {patterns} have {name}={sizes[name]}, not {wanted}; leave out "
-                f"`{name}` to take it from the records."
+                f"The records {patterns} have {name}={size}, not {wanted}; leave out `{name}` to "
+                "take it from the records."
             )
     if length > config.max_position_embeddings:
         raise AlbertError(

@@ -105,7 +105,7 @@ class QuestionAnswerer(FineTunedModel):
             also finds the threshold.
           version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training
             question has none.
-          **settings: `output_dir`, which is required, and other fields of FineTuneConfig, RunConfig
+          **settings: `output_dir`, which is required, and other fields of FineTuneConfig
             and SquadSpec. They override the recipe.
 
         Returns:

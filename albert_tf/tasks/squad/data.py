@@ -13,68 +13,67 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.data_rows import Rows
 from albert_tf.io.json_values import joined, short_repr
-from albert_tf.training.specs import check_integer
+from albert_tf.settings import Settings, setting
 
 VERSIONS = ("1.1", "2.0")
-HEADS = ("span", "beam")
-#: Larger numbers find no better answers. They are sizes of tensors, and each start of the beam has
-#: its own search for ends.
-_MOST = {"n_best_size": 1000, "max_answer_length": 1 << 16, "start_n_top": 32, "end_n_top": 1000}
-
 _TYPE_NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadSpec:
+class SquadSpec(Settings):
     """Settings of a SQuAD task, kept in task.json beside the model.
 
-    Attributes:
-      version: "1.1", or "2.0" where questions may have no answer.
-      head: "span" or "beam"; None for that of the TF1 release, beam for 2.0 and span for 1.1.
-      n_best_size: answers kept for each question.
-      max_answer_length: longest answer, in tokens.
-      start_n_top, end_n_top: width of the beam.
-      compat: reproduces faults of the release: the span head's softmax runs over question and
-        padding too, and 1.1 windows without the answer train [CLS].
-      max_seq_length: longest sequence `[CLS] question [SEP] window [SEP]`, in pieces.
-      doc_stride: pieces from the start of a window of the context to the start of the next.
-      max_query_length: longest question, in pieces; the rest is cut off.
+    Larger numbers than the bounds find no better answers. They are sizes of tensors, and each start
+    of the beam has its own search for ends.
 
     Raises:
-      AlbertError: unknown version or head, a number below 1, or lengths that leave no room for the
-        context.
+      AlbertError: unknown version or head, a number out of bounds, or lengths that leave no room
+        for the context.
     """
 
-    version: str
-    head: str | None = None
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    start_n_top: int = 5
-    end_n_top: int = 5
-    compat: bool = False
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
+    version: str = setting(
+        help="Version of SQuAD. 2.0 has unanswerable questions.", choices=VERSIONS
+    )
+    head: str | None = setting(
+        None,
+        "span: predicts start and end independently. beam: predicts the end given the start, and "
+        "whether there is an answer. Default: beam for 2.0, span for 1.1, as in the release.",
+        choices=("span", "beam"),
+    )
+    n_best_size: int = setting(
+        20, "Answers per question in nbest_predictions.json.", minimum=1, maximum=1000
+    )
+    max_answer_length: int = setting(
+        30, "Maximum answer length in tokens.", minimum=1, maximum=1 << 16
+    )
+    start_n_top: int = setting(5, "Number of starts in the beam.", minimum=1, maximum=32)
+    end_n_top: int = setting(
+        5, "Number of ends in the beam for each start.", minimum=1, maximum=1000
+    )
+    compat: bool = setting(
+        False,
+        "Reproduce bugs of the TF1 release: the span head can select the question and padding, and "
+        "1.1 windows without the answer are trained to predict [CLS].",
+    )
+    max_seq_length: int = setting(
+        384, "Maximum length of question and window, in tokens.", minimum=1
+    )
+    doc_stride: int = setting(
+        128, "Tokens between the starts of consecutive windows of a long text.", minimum=1
+    )
+    max_query_length: int = setting(
+        64, "Maximum question length in tokens; longer ones are truncated.", minimum=1
+    )
 
     def __post_init__(self) -> None:
         """Fills in the head and checks the values."""
-        if self.version not in VERSIONS:
-            raise AlbertError(
-                f"version={short_repr(self.version)} is not one of {', '.join(VERSIONS)}."
-            )
-        head = self.head or ("beam" if self.version == "2.0" else "span")
-        if head not in HEADS:
-            raise AlbertError(f"head={short_repr(head)} is not one of {', '.join(HEADS)}.")
-        object.__setattr__(self, "head", head)
-        for name, most in _MOST.items():
-            check_integer(name, value := getattr(self, name))
-            if value > most:
-                raise AlbertError(f"{name}={value} must be at most {most}.")
-        for name in ("max_seq_length", "doc_stride", "max_query_length"):
-            check_integer(name, getattr(self, name))
+        if self.head is None:
+            head = "beam" if self.version == "2.0" else "span"
+            object.__setattr__(self, "head", head)
+        super().__post_init__()
         if self.max_seq_length <= self.max_query_length + 3:
             raise AlbertError(
-                f"max_seq_length={self.max_seq_length} leaves no room for the paragraph; it must "
+                f"`max_seq_length`={self.max_seq_length} leaves no room for the paragraph; it must "
                 f"be more than max_query_length + 3 = {self.max_query_length + 3}."
             )
 

@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
@@ -269,8 +269,7 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "null_odds", None, "2.0: JSON file with a number for each question, the larger the more "
-        "likely it is unanswerable. Adds the best thresholds to the scores.",
-        check=functools.partial(files.check_file, what="null odds file"),
+        "likely it is unanswerable. Adds the best thresholds to the scores."
     )  # fmt: skip
     flags.DEFINE_float(
         "na_prob_thresh", 1.0, "2.0, with --null_odds: questions whose null odds are above it "

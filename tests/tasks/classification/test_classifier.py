@@ -165,7 +165,7 @@ def test_a_folder_without_a_classifier_is_refused(tmp_path):
 
 
 #: Settings of a run of two steps, as flags and in Python.
-SETTINGS = {"train_step": 2, "train_batch_size": 8, "max_seq_length": 10, "pad_to_max": True}
+SETTINGS = {"train_step": 2, "train_batch_size": 8, "max_seq_length": 10}
 
 
 @pytest.fixture(scope="module")

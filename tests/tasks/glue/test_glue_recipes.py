@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe
 from albert_tf.tasks.glue.tasks import GLUE_TASKS
-from albert_tf.tasks.recipes import load_recipe
 
 #: Learning rate, batch size, steps and warm-up of run_glue.sh, and of the paper for WNLI; and the
 #: dropout of the paper's xxlarge model.
@@ -40,14 +39,14 @@ def test_every_task_with_training_data_has_a_recipe():
 def test_recipes_hold_the_published_numbers(name):
     rate, batch, steps, warmup, dropout = PUBLISHED[name]
     base = FineTuneConfig.from_recipe(name, config("base"), output_dir="runs/x")
-    found = (base.run.learning_rate, base.run.train_batch_size, base.train_step, base.warmup_step)
+    found = (base.learning_rate, base.train_batch_size, base.train_step, base.warmup_step)
     assert found == (rate, batch, steps, warmup)
     assert base.dropout is None  # The configuration's own.
     assert base.max_seq_length == 512
     assert 0 < base.eval_every_steps <= 200
     xxlarge = FineTuneConfig.from_recipe(name, config("xxlarge"), output_dir="runs/x")
     assert xxlarge.dropout == dropout
-    assert (xxlarge.run.train_batch_size, xxlarge.train_step) == (batch, steps)
+    assert (xxlarge.train_batch_size, xxlarge.train_step) == (batch, steps)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -5,7 +5,7 @@
 import pytest
 
 from albert_tf.errors import DivergedError
-from albert_tf.tasks.glue.run import Actions, run_all
+from albert_tf.tasks.glue.run import run_all
 
 
 def test_a_task_that_diverges_does_not_hide_the_others(glue_dir, tmp_path, capsys):
@@ -18,7 +18,7 @@ def test_a_task_that_diverges_does_not_hide_the_others(glue_dir, tmp_path, capsy
         return dict.fromkeys(task.scores, 0.5)
 
     with pytest.raises(DivergedError, match="Of 10 tasks, 2 diverged, see above: CoLA, MNLI"):
-        run_all(run_task, Actions(True, True, True), str(glue_dir), str(tmp_path))
+        run_all(run_task, {"train", "eval", "predict"}, str(glue_dir), str(tmp_path))
     assert ran == ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli"]
     printed = capsys.readouterr().out
     assert "cola has no good weights." in printed

@@ -59,7 +59,7 @@ def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
     write_model(tmp_path / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
     tokenizer.save(str(tmp_path / "model"))
     (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
-    settings = {"train_step": 2, "max_seq_length": 16, "pad_to_max": True, "train_batch_size": 4}
+    settings = {"train_step": 2, "max_seq_length": 16, "train_batch_size": 4}
     flags = {
         "do_train": True,
         "do_eval": True,

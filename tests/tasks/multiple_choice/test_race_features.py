@@ -122,9 +122,12 @@ def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_choices": 1}, "num_choices=1 must be 2 to 26"),
-        ({"max_seq_length": 131}, "max_qa_length=128 does not fit: with max_seq_length=131"),
-        ({"max_qa_length": 0}, "max_qa_length=0 must be an integer from 1"),
+        ({"num_choices": 1}, "`num_choices`=1 must be an integer from 2 to 26"),
+        (
+            {"max_seq_length": 131, "max_qa_length": 128},
+            "`max_qa_length`=128 does not fit: with max_seq_length=131",
+        ),
+        ({"max_qa_length": 0}, "`max_qa_length`=0 must be an integer from 1"),
     ],
 )
 def test_impossible_lengths_are_refused(values, message):

@@ -15,6 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
+from albert_tf.tasks.fine_tune_config import load_recipe
 from albert_tf.tasks.multiple_choice.data import read_race
 from albert_tf.tasks.multiple_choice.task import (
     GROUPS,
@@ -23,7 +24,6 @@ from albert_tf.tasks.multiple_choice.task import (
     _write_outputs,
     multiple_choice_metrics,
 )
-from albert_tf.tasks.recipes import load_recipe
 from tests.support.builders import write_tokenizer
 
 MIDDLE, HIGH = GROUPS.index("middle"), GROUPS.index("high")

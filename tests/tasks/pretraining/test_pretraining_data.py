@@ -32,7 +32,7 @@ def test_records_of_another_vocabulary_or_length_are_refused(
 ):
     path = write_records(4, vocab_size)
     with pytest.raises(AlbertError, match=sentence):
-        open_records(path, config, expected=expected)
+        open_records(path, config, **(expected or {}))
 
 
 def test_records_longer_than_the_model_are_refused(write_records, config):
@@ -93,28 +93,28 @@ def test_compact_records_with_a_changed_manifest_are_refused(
 def test_compact_records_are_read_at_shorter_lengths_and_not_at_longer_ones(compact):
     folder, config = compact
     whole = open_records(str(folder), config)
-    short = open_records(str(folder), config, expected={"max_seq_length": 12})
+    short = open_records(str(folder), config, max_seq_length=12)
     batch = next(iter(short.train_input_fn(InputContext(8))))
     assert batch["input_word_ids"].shape == (8, 12)
     assert batch["masked_lm_ids"].shape[1] < whole.masking.options.max_predictions_per_seq
     assert short.fingerprint != whole.fingerprint
     # Positions are needed for the length that is read.
     few = dataclasses.replace(config, max_position_embeddings=12)
-    open_records(str(folder), few, expected={"max_seq_length": 12})
+    open_records(str(folder), few, max_seq_length=12)
     with pytest.raises(AlbertError, match=r"have max_seq_length=[0-9]+, not 1024"):
-        open_records(str(folder), config, expected={"max_seq_length": 1024})
+        open_records(str(folder), config, max_seq_length=1024)
 
 
 @pytest.mark.parametrize("sizes", [{"max_seq_length": 7}, {"max_predictions_per_seq": 0}], ids=str)
 def test_sizes_that_no_records_can_have_are_refused_as_such(compact, sizes):
     folder, config = compact
     with pytest.raises(AlbertError, match=r"^`max_\w+`=\d must be an integer from [81] to"):
-        open_records(str(folder), config, expected=sizes)
+        open_records(str(folder), config, **sizes)
 
 
 def test_another_share_of_compact_records_can_be_masked(compact):
     folder, config = compact
-    source = open_records(str(folder), config, expected={"max_seq_length": 12}, masked_lm_prob=0.5)
+    source = open_records(str(folder), config, max_seq_length=12, masked_lm_prob=0.5)
     batch = next(iter(source.train_input_fn(InputContext(8))))
     tokens = batch["input_mask"].numpy().sum(axis=1)
     masked = batch["masked_lm_weights"].numpy().sum(axis=1)

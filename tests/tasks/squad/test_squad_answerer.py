@@ -59,7 +59,7 @@ def test_training_in_python_gives_the_model_of_the_script(version, tmp_path):
     tokenizer.save(str(tmp_path / "model"))
     content = squad_content(version, 8)
     (tmp_path / "data.json").write_text(json.dumps(content))
-    settings = {"train_step": 2, "max_seq_length": 32, "max_query_length": 4, "pad_to_max": True}
+    settings = {"train_step": 2, "max_seq_length": 32, "max_query_length": 4}
     flags = {
         "version": version,
         "do_train": True,

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.cli.path_flags: ~ in the path flags of all scripts, and checks of paths."""
+"""albert_tf.cli.flags: flags of settings, ~ in paths, and flags without effect."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from albert_tf.cli.path_flags import (
+import run_classifier
+from albert_tf.cli.flags import (
     PathParser,
-    check_paths,
-    check_records,
     define_path,
-    define_paths,
     expand_home,
 )
-from albert_tf.errors import AlbertError
-from albert_tf.io import files
 from data_prep import split_sentences
 from tests.support.script_flags import temporary_flags
 
@@ -44,7 +40,7 @@ NO_PATHS = {
         "shapes",
         "trained_on",
     ),
-    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
+    *("task_name", "tasks", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
 #: Possible names of path flags.
@@ -107,29 +103,13 @@ def test_the_home_directory_is_expanded_where_a_shell_would(home):
     assert expand_home("~/runs/a") == f"{home}/runs/a"
     user = pwd.getpwuid(os.getuid())
     assert expand_home(f"~{user.pw_name}/x") == f"{user.pw_dir.rstrip('/')}/x"
-    for path in ("a~b", "dir/~/x", "dir/~x", "gs://bucket/~x", "gs://~/x", "./~", "", "x~"):
+    for path in ("a~b", "dir/~/x", "dir/~x", "gs://bucket/~x", "./~", "", "x~", "~nobody-here/x"):
         assert expand_home(path) == path
-
-
-def test_a_root_folder_that_is_home_gives_no_double_slash(monkeypatch):
-    monkeypatch.setenv("HOME", "/")
-    assert expand_home("~") == "/"
-    assert expand_home("~/x") == "/x"
-
-
-def test_a_missing_home_directory_is_refused(home, monkeypatch):
-    with pytest.raises(ValueError, match="~nobody-here has no home directory here; give the whole"):
-        expand_home("~nobody-here/x")
-    Path("~nobody-here").mkdir()
-    assert expand_home("~nobody-here") == "~nobody-here"
-    monkeypatch.setenv("HOME", "")
-    with pytest.raises(ValueError, match="~ has no home directory here"):
-        expand_home("~/x")
 
 
 def test_every_item_of_a_list_is_expanded(home, fresh_flags):
     define_path("one", "~/default", "A path.")
-    define_paths("several", None, "Paths.")
+    define_path("several", None, "Paths.")
     fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x"])
     assert fresh_flags.one == f"{home}/default"
     assert fresh_flags.several == f"{home}/a*,{home}/b,c~,gs://b/~x"
@@ -143,30 +123,67 @@ def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):
     assert not Path("~").exists()
 
 
-def test_unknown_home_directories_are_reported_in_one_line(home, run_script):
-    done = run_script(split_sentences, "--input_file=~nobody-here/a", "--output_file=x")
+TRAIN = ["--do_train", "--output_dir=runs/none"]
+#: Script, command line and error.
+REFUSED = [
+    ("run_classifier", ["--task_name=rte", "--data_dir=glue", "--train_file=a.tsv"],
+     "--train_file would be ignored: with --task_name=rte all data come from"),
+    ("run_classifier", ["--task_name=all", "--data_dir=glue", "--predict_file=a.tsv"],
+     "--predict_file would be ignored"),
+    ("run_classifier", ["--task_name=sts-b", "--data_dir=glue", "--regression",
+                        "--label_column=score"],
+     "--label_column and --regression would be ignored"),
+    ("run_classifier", ["--train_file=a.tsv", "--data_dir=glue"],
+     "--data_dir would be ignored: it requires --task_name="),
+    ("run_classifier", ["--train_file=a.tsv", "--eval_every_steps=5"],
+     "--eval_every_steps would be ignored: without --do_eval"),
+    ("run_classifier", ["--train_file=a.tsv", "--num_seeds=3"], "--num_seeds needs --do_eval"),
+    ("run_classifier", ["--train_file=a.tsv", "--tpu_name=local"],
+     "--tpu_name would be ignored: they require --strategy=tpu"),
+    ("run_classifier", ["--train_file=a.tsv", "--use_tpu", "--strategy=mirrored"],
+     "Give --use_tpu or --strategy=mirrored, not both"),
+    ("run_squad", ["--version=1.1", "--train_file=a.json", "--early_stopping_evals=2"],
+     "--early_stopping_evals would be ignored"),
+    ("run_race", ["--train_file=a.jsonl", "--high_only"], "--high_only would be ignored"),
+    ("run_race", ["--train_file=a.jsonl", "--data_dir=RACE"], "--data_dir would be ignored"),
+    ("run_pretraining", ["--input_file=records", "--eval_every_steps=5"],
+     "--eval_every_steps would be ignored"),
+    ("export_tfhub", ["--albert_directory=a", "--export_path=b", "--max_seq_length=64"],
+     "--max_seq_length would be ignored"),
+    ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=files",
+                                   "--document_blank_lines=1"],
+     "--document_blank_lines would be ignored"),
+    ("data_prep.create_pretraining_data", ["--input_file=a", "--random_next_sentence",
+                                           "--sentence_objective=sop"],
+     "--sentence_objective would be ignored"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "arguments", "message"), REFUSED)
+def test_a_flag_of_another_mode_is_refused(script, arguments, message, run_script):
+    train = TRAIN if script.startswith("run_") else []
+    done = run_script(importlib.import_module(script), *train, *arguments)
     assert done.returncode == 1
-    assert "--input_file=~nobody-here/a: ~nobody-here has no home directory here" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert message in done.stderr
 
 
-def test_paths_are_checked_unless_they_are_remote_or_unused(home, fresh_flags):
-    define_path("used", None, "A file.", files.check_file)
-    define_path("unused", None, "A file.", files.check_file, when=lambda: False)
-    fresh_flags(["script", "--used=gs://bucket/x", "--unused=absent"])
-    check_paths(fresh_flags)
-    fresh_flags(["script", "--used=absent"])
-    with pytest.raises(AlbertError, match=r"^--used: The file absent does not exist\.$"):
-        check_paths(fresh_flags)
+def test_flags_without_effect_are_mentioned(run_script, tmp_path):
+    done = run_script(
+        run_classifier,
+        "--do_eval",
+        f"--eval_file={tmp_path}/dev.tsv",
+        f"--output_dir={tmp_path}/run",
+        "--train_file=train.tsv",
+        "--learning_rate=1e-4",
+        "--num_seeds=3",
+        "--init_checkpoint=runs/base",
+    )
+    assert (
+        "Without --do_train, --init_checkpoint, --learning_rate, --num_seeds and --train_file have "
+        "no effect." in done.stdout
+    )
 
 
-def test_the_item_of_a_list_that_is_missing_is_named(home, fresh_flags):
-    define_paths("records", None, "Records.", check_records)
-    for name in ("a-1", ".hidden"):
-        Path(name).touch()
-    fresh_flags(["script", "--records=a-*, gs://b/c,.h*"])
-    check_paths(fresh_flags)
-    for items, missing in (("a-1,b-*", "b-[*]"), ("no/*,a-1", "no/[*]"), ("a-1,c", "c")):
-        fresh_flags(["script", f"--records={items}"])
-        with pytest.raises(AlbertError, match=f"--records: No record file matches '{missing}'"):
-            check_paths(fresh_flags)
+def test_flags_with_an_effect_are_not_mentioned(run_script):
+    done = run_script(run_classifier, *TRAIN, "--train_file=none.tsv", "--learning_rate=1e-4")
+    assert "no effect" not in done.stdout

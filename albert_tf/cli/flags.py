@@ -1,0 +1,185 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Flags: those of settings, those for paths, and flags that would have no effect."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from absl import flags
+
+from albert_tf.errors import AlbertError
+from albert_tf.settings import Settings
+
+FLAGS = flags.FLAGS
+#: Settings with another name as a flag; the script defines one of the names listed.
+_OTHER_NAMES = {
+    "max_steps": ("num_train_steps", "train_step"),
+    "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
+    "seed": ("random_seed",),
+    "frozen": ("freeze",),
+}
+#: The flags that others need to have an effect; see `settings.setting`.
+_needs: dict[str, str] = {}
+
+
+def expand_home(paths: str) -> str:
+    """Replaces ~ and ~user at the start of each path in a comma list, as a shell does."""
+    return ",".join(os.path.expanduser(path.strip()) for path in paths.split(","))
+
+
+class PathParser(flags.ArgumentParser):
+    """Parses a path, or a comma list of paths."""
+
+    def parse(self, argument: str) -> object:
+        """Returns the value with all home directories expanded."""
+        return expand_home(argument)
+
+    def flag_type(self) -> str:
+        """Returns the name of the type for --helpxml."""
+        return "path"
+
+
+def define_path(
+    name: str,
+    default: str | None,
+    help: str,
+    *,
+    required: bool = False,
+    needs: str | None = None,
+) -> None:
+    """Defines a flag for a path, or for a comma list of paths, whose value is one string.
+
+    Args:
+      name: of the flag.
+      default: its default.
+      help: for users.
+      required: whether it must be given.
+      needs: the flag without which it has no effect.
+    """
+    if needs:
+        _needs[name] = needs
+    serializer = flags.ArgumentSerializer()
+    flags.DEFINE(PathParser(), name, default, help, serializer=serializer, required=required)
+
+
+def define_settings(
+    cls: type[Settings], names: Collection[str] = (), without: Collection[str] = ()
+) -> None:
+    """Defines the flags of settings; values are checked by the class that declares them.
+
+    Args:
+      cls: the class.
+      names: of its settings; empty for all.
+      without: names of settings to leave out.
+    """
+    for field in dataclasses.fields(cls):
+        known = field.metadata.get("setting")
+        if known is None or known.flag is None or field.name in without:
+            continue
+        if names and field.name not in names:
+            continue
+        name, kinds = known.flag or field.name, str(field.type).split(" | ")
+        default = None if field.default is dataclasses.MISSING else field.default
+        if known.needs:
+            _needs[name] = known.needs
+        if known.path:
+            define_path(name, default, known.help)
+        elif known.choices:
+            choices = [_text(choice) for choice in known.choices if choice is not None]
+            flags.DEFINE_enum(name, _text(default), choices, known.help)
+        elif "bool" in kinds:
+            flags.DEFINE_bool(name, default, known.help)
+        elif "int" in kinds:
+            flags.DEFINE_integer(name, default, known.help)
+        elif "float" in kinds:
+            flags.DEFINE_float(name, default, known.help)
+        else:
+            flags.DEFINE_string(name, default, known.help)
+
+
+def _text(choice: object) -> str | None:
+    return str(choice).lower() if isinstance(choice, bool) else choice
+
+
+def given_settings(cls: type[Settings]) -> dict[str, Any]:
+    """Returns the settings of a class that were given as flags."""
+    values = {}
+    for field in dataclasses.fields(cls):
+        known = field.metadata.get("setting")
+        name = known and (known.flag or field.name)
+        if name in FLAGS and FLAGS[name].present:
+            value = FLAGS[name].value
+            by_text = {_text(choice): choice for choice in known.choices}
+            values[field.name] = by_text.get(value, value) if known.choices else value
+    return values
+
+
+def check_needs() -> None:
+    """Refuses flags that have no effect without another one.
+
+    What only training reads is merely mentioned: the command that trained a model should also
+    evaluate it.
+
+    Raises:
+      AlbertError: such a flag was given.
+    """
+    for needed in dict.fromkeys(_needs.values()):
+        if needed not in FLAGS or FLAGS[needed].value:
+            continue
+        names = [name for name, other in _needs.items() if other == needed and name in FLAGS]
+        if needed != "do_train":
+            refuse_flags(names, f"without --{needed} there is no use for it.")
+        elif given := _given(names):
+            verb = "has" if len(given) == 1 else "have"
+            print(f"Without --do_train, {_joined(given)} {verb} no effect.")
+
+
+def refuse_flags(names: Iterable[str], reason: str) -> None:
+    """Raises an error if flags were given that the script would ignore.
+
+    Args:
+      names: names of the flags, without dashes.
+      reason: why they would be ignored, and what to do; continues the sentence after a colon.
+
+    Raises:
+      AlbertError: one of them was given.
+    """
+    if given := _given(names):
+        raise AlbertError(f"{_joined(given)} would be ignored: {reason}")
+
+
+def _given(names: Iterable[str]) -> list[str]:
+    return [f"--{name}" for name in names if FLAGS[name].present]
+
+
+def _joined(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def define_overwrite_flag() -> None:
+    """Defines --overwrite; see files.check_output and folders.new_folder."""
+    flags.DEFINE_bool(
+        "overwrite", False, "Replace the output of an earlier command. Files that this command "
+        "reads are never replaced."
+    )  # fmt: skip
+
+
+def name_flags(text: str) -> str:
+    """Returns a sentence with this script's flags in place of `settings` in backticks.
+
+    The library does not know the flags: its errors name an argument of Python in backticks, such as
+    `max_steps`. A script prints --num_train_steps instead.
+    """
+    return re.sub(r"`(\w+)`", lambda match: _flag(match[1]), text)
+
+
+def _flag(setting: str) -> str:
+    """Returns the flag of a setting, with dashes, or the setting's name if it has no flag."""
+    names = _OTHER_NAMES.get(setting, (setting,))
+    return next((f"--{name}" for name in names if name in FLAGS), setting)

@@ -1,0 +1,138 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Settings, each declared once: at a field of a dataclass, with its default, bounds and help.
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(Settings):
+        num_layers: int = setting(12, "Number of layers.", minimum=1)
+
+Python programs set them by name. `albert_tf.cli.flags` makes the scripts' flags of them, and
+docs/flags.md is made of those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import os
+from typing import Any
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import short_repr
+
+#: Devices count steps, and take seeds, as int32.
+INT32_MAX = 2**31 - 1
+#: Devices compute in float32: smaller numbers are 0 there, and those from the limit on infinite.
+ABOVE_0, _LIMIT = 2.0**-126, 2.0**128
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is known about a setting beside its name, type and default; see `setting`."""
+
+    help: str
+    minimum: float
+    maximum: float | None
+    choices: tuple[Any, ...]
+    path: bool
+    flag: str | None
+    needs: str | None
+
+
+def setting(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *,
+    minimum: float = 0,
+    maximum: float | None = None,
+    choices: tuple[Any, ...] = (),
+    source: str = "",
+    path: bool = False,
+    flag: str | None = "",
+    needs: str | None = None,
+) -> Any:
+    """Declares a field of a subclass of Settings.
+
+    Its type is int, float, str or bool, perhaps "or None" where None stands for a default that
+    depends on other things.
+
+    Args:
+      default: the value if none is given.
+      help: sentences for users, who may know the setting as a flag.
+      minimum: the least number; ABOVE_0 for numbers above 0.
+      maximum: the largest number; None for what int32 or float32 can hold.
+      choices: the values that are allowed; empty for any.
+      source: the paper or program that the setting or its default is from.
+      path: whether it is a path, or a comma list of paths.
+      flag: name of the flag if it is another one; None if there is no flag.
+      needs: the flag without which the setting has no effect.
+    """
+    help = f"{help} Source: {source}." if source else help
+    known = Setting(help, minimum, maximum, choices, path, flag, needs)
+    return dataclasses.field(default=default, metadata={"setting": known})
+
+
+def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:
+    """Declares a field of a subclass with another default than in the class.
+
+    Args:
+      cls: the class.
+      name: of the field.
+      default: the other default.
+      note: a sentence to add to the help.
+    """
+    known = cls.__dataclass_fields__[name].metadata["setting"]
+    known = dataclasses.replace(known, help=f"{known.help} {note}".strip())
+    return dataclasses.field(default=default, metadata={"setting": known})
+
+
+class Settings:
+    """Base of dataclasses whose fields are declared by `setting`. It checks their values."""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          AlbertError: a value is of the wrong type, out of bounds or none of the choices.
+        """
+        for field in dataclasses.fields(self):
+            if (known := field.metadata.get("setting")) is None:
+                continue
+            name, value = f"`{field.name}`", getattr(self, field.name)
+            kinds = str(field.type).split(" | ")
+            if isinstance(value, numbers.Integral) and not isinstance(value, (int, bool)):
+                value = int(value)  # NumPy's integers cannot be written to JSON.
+                object.__setattr__(self, field.name, value)
+            elif known.path and isinstance(value, os.PathLike):
+                value = os.fspath(value)
+                object.__setattr__(self, field.name, value)
+            if value is None and "None" in kinds:
+                continue
+            if known.choices:
+                if value not in known.choices:
+                    listed = ", ".join(map(str, known.choices))
+                    raise AlbertError(
+                        f"{name}={short_repr(value)} is unknown; use one of {listed}."
+                    )
+            elif "int" in kinds:
+                check_integer(name, value, int(known.minimum), known.maximum or INT32_MAX)
+            elif "float" in kinds:
+                check_number(name, value, known.minimum, known.maximum)
+            elif not isinstance(value, bool if "bool" in kinds else str):
+                raise AlbertError(f"{name}={short_repr(value)} must be of type {kinds[0]}.")
+
+
+def check_number(name: str, value: Any, least: float = 0, most: float | None = None) -> None:
+    """Raises AlbertError unless a value is a number in bounds, and is so in float32, too."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and least <= value < _LIMIT and (most is None or value <= most):
+        return
+    bounds = "above 0" if least == ABOVE_0 else f"of at least {least:g}"
+    expected = f"{bounds} that float32 can hold" if most is None else f"from {least:g} to {most:g}"
+    raise AlbertError(f"{name}={short_repr(value)} must be a number {expected}.")
+
+
+def check_integer(name: str, value: Any, least: int = 1, most: int = INT32_MAX) -> None:
+    """Raises AlbertError unless a value is an integer from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise AlbertError(f"{name}={short_repr(value)} must be an integer from {least} to {most}.")
