@@ -3,8 +3,7 @@
 """Notices from the metrics of its steps that a training has gone wrong.
 
 There are two signs: many steps in a row that are not finite, and a mean loss that has gone back
-towards where it began. What is noticed depends on the metrics alone: neither on how many steps run
-at a time nor on where a run was resumed.
+towards where it began. It does not matter how many steps run at a time or where a run was resumed.
 """
 
 from __future__ import annotations
@@ -12,19 +11,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import DivergedError
-from albert_tf.training.specs import FLOAT16, STOP
+from albert_tf.training.specs import FLOAT16, STOP, RunConfig
 
-if TYPE_CHECKING:
-    from albert_tf.training.specs import RunConfig
-
-#: The loss is judged by its mean over a window of at least so many steps, and of this share of the
-#: run: a few bad batches are no divergence.
+#: The loss is judged by its mean over a window of at least so many steps and this share of the run.
 _STEPS, _SHARE_OF_RUN = 50, 0.01
 #: A mean loss has risen if it is more than halfway back from the lowest mean to the first one, and
 #: by this share of the first one: that of a pretrained model may rise a little before it falls.

@@ -9,7 +9,7 @@ import json
 import os
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,12 +18,10 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
+from albert_tf.training.run_identity import RunIdentity
+from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.training.task import Task
 from albert_tf.weights.run_folder import METRICS_FILE
-
-if TYPE_CHECKING:
-    from albert_tf.training.run_identity import RunIdentity
-    from albert_tf.training.specs import RunConfig, TrainSpec
-    from albert_tf.training.task import Task
 
 #: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
 _INPUT_SHARE = 0.1

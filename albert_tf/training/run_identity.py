@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,11 +14,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.removal import owner_id
+from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.training.task import Task
 from albert_tf.weights.run_folder import TRAINING_DATA, RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.training.specs import RunConfig, TrainSpec
-    from albert_tf.training.task import Task
 
 #: Differences that an error lists.
 _SHOWN = 4
