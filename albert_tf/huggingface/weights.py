@@ -182,18 +182,7 @@ def _open(folder: str) -> SafetensorsFile | _TorchFile:
     """Opens the weights in a folder."""
     path = os.path.join(folder, WEIGHTS)
     if files.exists(path):
-        file = SafetensorsFile(path)
-        if any(name.endswith(":0") for name in file.shapes):
-            raise AlbertError(
-                f"{path} was saved by a TensorFlow class of Hugging Face; save it from the "
-                "PyTorch class (AlbertForPreTraining.from_pretrained(folder, from_tf=True))."
-            )
-        return file
-    if files.exists(path + ".index.json"):
-        raise AlbertError(
-            f"The weights in {folder} are split into several files; save them as one "
-            f"{WEIGHTS} (save_pretrained with a larger max_shard_size)."
-        )
+        return SafetensorsFile(path)
     path = os.path.join(folder, TORCH_WEIGHTS)
     if files.exists(path):
         return _TorchFile(path)

@@ -201,14 +201,8 @@ def _fetch(url: str) -> str:
 def _resolve_handle(handle: str) -> str:
     """Returns the folder of a module, which TF-Hub's library downloads unless it is cached."""
     try:
-        import tensorflow_hub
-    except ImportError as error:
-        raise AlbertError(
-            f"{handle} is a handle of TF-Hub, which needs tensorflow_hub ({first_line(error)}); "
-            "install it, or download the model and give its path."
-        ) from error
+        import tensorflow_hub  # It fails if setuptools is too new.
 
-    try:
         return tensorflow_hub.resolve(handle)
     except Exception as error:  # Network, HTTP and archives have no common type of error.
         raise AlbertError(

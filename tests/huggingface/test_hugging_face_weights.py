@@ -176,15 +176,6 @@ def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny)
     np.testing.assert_allclose(logits, expected["mlm_logits"], rtol=0, atol=1e-5)
 
 
-def test_weights_of_a_tensorflow_class_are_refused_with_a_way_out(folder):
-    def rename(tensors):
-        tensors["albert/pooler/kernel:0"] = tensors.pop("albert.pooler.weight").T
-
-    change_tensors(folder, rename)
-    with pytest.raises(AlbertError, match=r"saved by a TensorFlow class .* from_tf=True"):
-        albert_tf.load_pretrained(str(folder))
-
-
 @pytest.mark.parametrize(("name", "dtype"), [("F16", np.float16), ("BF16", ml_dtypes.bfloat16)])
 def test_half_precision_is_widened_exactly(name, dtype, tmp_path):
     values = np.array([1.5, -0.3, 3e-5, 6e4], np.float32).astype(dtype)
