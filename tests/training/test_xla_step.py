@@ -79,7 +79,7 @@ def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_hos
     loop = train_loop(estimator)
     batch = next(iter(distribute(estimator.strategy, source.train_input_fn, 8)))
     assert all(value.shape.is_fully_defined() for value in batch.values())
-    step = tf.function(loop.replica_step, jit_compile=True, autograph=False)
+    step = tf.function(lambda batch: loop.replica_step(batch), jit_compile=True, autograph=False)
     compiled = estimator.strategy.run(
         lambda batch: (
             operations(step.get_concrete_function(batch).graph),
