@@ -12,7 +12,7 @@ that was killed.
 
 Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
 with three exceptions: the default of --max_predictions_per_seq depends on the sequence length,
-and neither --do_permutation nor --input_file_mode exist.
+and neither --do_permutation nor --input_file_mode exists.
 """
 
 from __future__ import annotations
