@@ -45,12 +45,6 @@ def tens(shards):
     return training_labels(source(shards), 9, 10)
 
 
-@pytest.fixture(scope="module")
-def sevens(shards):
-    """Labels of 40 batches of 7."""
-    return training_labels(source(shards), 40, 7)
-
-
 def test_an_epoch_holds_every_record_once_and_epochs_differ_in_order(tens):
     stream = tens.reshape(3, 30)
     for epoch in stream:
@@ -58,34 +52,9 @@ def test_an_epoch_holds_every_record_once_and_epochs_differ_in_order(tens):
     assert len({tuple(epoch) for epoch in stream}) == 3
 
 
-def test_batches_cross_epochs_without_losing_records(sevens):
-    stream = sevens.ravel()
-    assert sorted(stream[:30]) == sorted(stream[30:60]) == list(range(30))
-
-
-# By default, in the last window of the first epoch and in a later epoch.
-@pytest.mark.parametrize("start", [4, 13, *slow(0, 1, 2, 5, 29)])
-def test_training_starts_at_any_step(shards, sevens, start):
-    tail = training_labels(source(shards), 40 - start, 7, start)
-    np.testing.assert_array_equal(tail, sevens[start:])
-
-
 def test_the_order_depends_on_the_seed_alone(shards, tens):
     np.testing.assert_array_equal(training_labels(source(shards), 3, 10), tens[:3])
     assert (training_labels(source(shards, seed=2), 3, 10) != tens[:3]).any()
-
-
-def test_pipelines_share_a_global_batch_by_rows(shards):
-    whole = training_labels(source(shards), 8, 6)
-    parts = [training_labels(source(shards), 8, 6, 0, 2, index) for index in (0, 1)]
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
-
-
-def test_an_epoch_mixes_records_far_apart(shards):
-    stream = training_labels(source(shards), 20, 30)
-    # Over 20 epochs the mean position of each record approaches the middle.
-    positions = np.argsort(stream, axis=1).mean(axis=0)
-    assert np.abs(positions - 14.5).max() < 7.5
 
 
 @pytest.mark.parametrize(

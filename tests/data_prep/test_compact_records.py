@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.data.context import InputContext
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.data import open_records
 from data_prep.inspect_records import inspect
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
@@ -84,12 +81,6 @@ def test_the_manifest_describes_compact_records(compact):
     tokens = columns["segment_lengths"].sum() + 3 * len(columns["text_ids"])
     assert statistics["fill_ratio"] == pytest.approx(tokens / columns["text_ids"].size, abs=1e-5)
     assert "masked_share" not in statistics and "label_1_share" not in statistics
-
-
-def test_compact_records_take_less_than_a_tenth_of_ten_passes(tmp_path, build_here, compact):
-    masked = build_here(tmp_path, dupe_factor=10)
-    sizes = [sum(s.bytes for s in m.shards) for m in (masked, Manifest.load(str(compact)))]
-    assert sizes[0] > 10 * sizes[1]
 
 
 def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path, build_here):
@@ -211,31 +202,6 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
     if feature:
         offset = sum(map(len, itertools.islice(examples, 6))) + 6 * FRAME_BYTES
         assert f"record 6 (byte {offset}): {message}" in capsys.readouterr().err
-
-
-@pytest.mark.realdata
-def test_training_masks_real_text_as_the_builder_does(tmp_path, real_text, real_model):
-    text = real_text(1_000_000)
-    for record_format in ("compact", "masked"):
-        options = PretrainingOptions(max_seq_length=128, dupe_factor=1, record_format=record_format)
-        manifest = build(text, real_model, tmp_path / record_format, options)
-    expected = manifest.statistics
-    config = AlbertConfig.load("albert_base_v2")
-    opened = open_records(str(tmp_path / "compact"), config)
-    batches = opened.train_input_fn(InputContext(100)).take(200)
-    used = masked = kept = tokens = labels = 0
-    for batch in batches.as_numpy_iterator():
-        ids, in_use = batch["input_word_ids"], batch["masked_lm_weights"] > 0
-        put = np.take_along_axis(ids, batch["masked_lm_positions"], axis=1)
-        used += in_use.sum()
-        masked += (put == 4)[in_use].sum()
-        kept += (put == batch["masked_lm_ids"])[in_use].sum()
-        tokens += batch["input_mask"].sum()
-        labels += batch["next_sentence_labels"].sum()
-    assert used / tokens == pytest.approx(expected["masked_share"], abs=2e-4)
-    assert masked / used == pytest.approx(0.8, abs=0.003)
-    assert kept / used == pytest.approx(0.1, abs=0.003)
-    assert labels / 20_000 == pytest.approx(0.5, abs=0.015)
 
 
 @pytest.mark.parametrize("record_format", ["compact", "masked"])
