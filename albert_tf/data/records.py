@@ -159,7 +159,7 @@ def compact_features(max_seq_length: int, vocab_size: int) -> dict[str, FeatureS
     `text_ids` concatenates the tokens of both segments, without [CLS] and [SEP], in the smallest
     type that holds the vocabulary. `word_starts` has a bit for each token, from the highest bit of
     the first byte on: whether a word starts there. `segment_lengths` are two numbers; the second is
-    0 if there is one segment. `dynamic_masking` turns these records into model inputs.
+    0 if there is one segment. `masking` turns these records into model inputs.
     """
     id_type = "uint16" if vocab_size <= 1 << 16 else "int32"
     return {
