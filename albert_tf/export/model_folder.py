@@ -15,6 +15,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.saved_model import Export, publish
 from albert_tf.io import files, folders
+from albert_tf.io.log import log
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -83,7 +84,7 @@ class ModelFolder:
 
     def load(self, model: AlbertModel) -> None:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
-        print(load_weights(self._source, model.named_weights(), whole=True))
+        log.info(load_weights(self._source, model.named_weights(), whole=True))
 
     def facts(self, path: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
         """Collects the facts that the files beside the weights record, for an export at `path`.
@@ -134,6 +135,6 @@ class ModelFolder:
         """
         with folders.new_folder(path, overwrite, self.path) as folder:
             difference = publish(export, folder, self.facts(path, tokenizer, model))
-        print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
+        log.info(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
         other = "" if export.precision == FLOAT32 else " from those in float32"
-        print(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")
+        log.info(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

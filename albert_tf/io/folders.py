@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.locks import LOCK_FILE, is_lock_file, lock_output
+from albert_tf.io.log import log
 
 #: Lists the files that `new_folder` has written, relative to the folder.
 WRITTEN_FILES = ".written_files.json"
@@ -127,9 +128,9 @@ def _report_leftovers(path: str) -> None:
     for other in storage.listdir(folder or "."):
         left = os.path.join(folder, other)
         if other.startswith(f"{name}.former.tmp-"):
-            print(f"{left} is what {path} was before a killed process.")
+            log.info(f"{left} is what {path} was before a killed process.")
         elif other.startswith(f"{name}.tmp-"):
-            print(f"{left} was left by a process that was killed; delete it.")
+            log.info(f"{left} was left by a process that was killed; delete it.")
 
 
 @contextlib.contextmanager

@@ -13,12 +13,12 @@ import errno
 import os
 import re
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from albert_tf.errors import AlbertError, StoppedError, first_line
+from albert_tf.io.log import log
 
 _T = TypeVar("_T")
 #: Seconds before the second try, the third one, and so on.
@@ -102,7 +102,7 @@ def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
                     f"{reason}, {len(PAUSES) + 1} times in a row; nothing that was written before "
                     "has changed. Mend that, or wait, and run the same command again."
                 ) from error
-        print(f"{reason}; trying again in {pause:g} s.", file=sys.stderr, flush=True)
+        log.warning(f"{reason}; trying again in {pause:g} s.")
         time.sleep(pause)
     raise AssertionError("unreachable")
 

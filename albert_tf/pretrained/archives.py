@@ -14,7 +14,6 @@ import posixpath
 import shutil
 import stat
 import struct
-import sys
 import tarfile
 import tempfile
 import time
@@ -27,6 +26,7 @@ from typing import BinaryIO
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, storage
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 
 #: Names the folder for downloaded archives.
@@ -98,10 +98,9 @@ def download(url: str, path: str) -> str:
                     f"to {path}."
                 ) from error
             time.sleep(_PAUSE)
-    print(
+    log.warning(
         f"Downloaded {url}: {os.path.getsize(path):,} bytes, SHA-256 {files.sha256(path)}. It is "
-        f"kept as {path}.",
-        file=sys.stderr,
+        f"kept as {path}."
     )
     return path
 

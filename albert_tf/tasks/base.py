@@ -18,6 +18,7 @@ from albert_tf.data.length_batches import Sequences, length_batches, length_buck
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
+from albert_tf.io.log import log
 from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.registry import register
@@ -180,7 +181,7 @@ class FineTuningTask(Task):
         data.source.lengths = length_buckets(
             self.spec.max_seq_length, pad_to_max=pad_to_max, few=few_lengths
         )
-        print(data.summary)
+        log.info(data.summary)
         return data
 
     @abc.abstractmethod

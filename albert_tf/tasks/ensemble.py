@@ -21,6 +21,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
+from albert_tf.io.log import log
 
 FLAGS = flags.FLAGS
 #: Files of predictions in an output directory, or in a folder of several.
@@ -173,7 +174,7 @@ def _main() -> None:
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
     threshold = FLAGS.null_score_diff_threshold
     names = ensemble(run_dirs, FLAGS.output_dir, threshold, FLAGS.overwrite)
-    print(f"The mean of {len(run_dirs)} runs is in {FLAGS.output_dir}: {', '.join(names)}.")
+    log.info(f"The mean of {len(run_dirs)} runs is in {FLAGS.output_dir}: {', '.join(names)}.")
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from albert_tf.export.saved_model import (
 from albert_tf.export.self_check import REPORT_FILE
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import short_repr
+from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
@@ -115,7 +116,7 @@ def export_saved_model(
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
         if source.lacks_sentence_order:
-            print("The model has no sentence order head; its encoder is exported alone.")
+            log.info("The model has no sentence order head; its encoder is exported alone.")
             return export_encoder(source, path, False, overwrite, precision)
         return export_encoder(source, path, True, overwrite, precision)
     name = files.read_object(task_file, "task description").get("task")
@@ -173,5 +174,5 @@ def export_ids(
             summary(report),
         )
         files.write_text(os.path.join(folder, CARD_FILE), card)
-    print(f"The {id_format.title} model is in {path}; {CARD_FILE} there describes it.")
-    print(summary(report))
+    log.info(f"The {id_format.title} model is in {path}; {CARD_FILE} there describes it.")
+    log.info(summary(report))

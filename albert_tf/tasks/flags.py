@@ -21,6 +21,7 @@ from albert_tf.cli.flags import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.settings import Settings, setting
@@ -178,7 +179,7 @@ def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
     config_file, vocabulary = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file
     checkpoint = FLAGS.init_checkpoint or None
     if starts_from_default():
-        print(
+        log.info(
             f"Without --init_checkpoint, the bundled {DEFAULT} is trained; --init_checkpoint={NONE}"
             " starts from random weights."
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from albert_tf.errors import DivergedError
 from albert_tf.io import files, removal
+from albert_tf.io.log import log
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig, check_seeds
 from albert_tf.training.cluster import barrier, output_lock
@@ -135,7 +136,7 @@ def fine_tune(
     """
     max_steps = config.steps(data.source.num_examples)
     run = config.training_run(max_steps)
-    print(
+    log.info(
         f"Fine-tuning for {max_steps:,} steps of {run.train_batch_size}, "
         f"{run.num_warmup_steps:,} warm-up, learning rate {run.learning_rate:g}."
     )
@@ -172,16 +173,16 @@ def _fine_tune_seeds(
     """Trains and evaluates each run in its folder, and writes seeds.json."""
     values: dict[str, float | None] = {}
     for name, (run, train_spec) in runs.items():
-        print(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")
+        log.info(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")
         estimator = Estimator(task, run)
         values[name] = None
         try:
             value = _train_seed(estimator, train_spec, eval_spec)
             if math.isfinite(value):
                 values[name] = value
-                print(f"Seed {run.seed}: {task.best_metric} {value:.4f}")
+                log.info(f"Seed {run.seed}: {task.best_metric} {value:.4f}")
         except DivergedError as error:
-            print(error)
+            log.info(error)
     finite = {name: value for name, value in values.items() if value is not None}
     if not finite:
         raise DivergedError(f"The training of all {len(runs)} seeds has diverged, see above.")
@@ -191,7 +192,7 @@ def _fine_tune_seeds(
     if estimator.chief:
         files.write_json(os.path.join(output_dir, SEEDS_FILE), summary)
     barrier(estimator.strategy)  # All processes read the file next.
-    print(_seeds_report(task.best_metric, values, best))
+    log.info(_seeds_report(task.best_metric, values, best))
 
 
 def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> float:
@@ -243,7 +244,7 @@ def report(
     print_metrics(results)
     for spec, out, values in zip(eval_specs, outputs, metrics):
         if note := constant_answer_note(values, estimator.task.constant_answers):
-            print(f"{spec.name}: {note}")
+            log.info(f"{spec.name}: {note}")
         if estimator.chief and all(map(math.isfinite, values.values())):
             estimator.task.write_evaluation(spec.examples, out, values, output_dir)
     write_results(output_dir, results, estimator.chief)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
+from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
@@ -74,7 +75,7 @@ class CheckpointStore:
                 faults.append(str(error))
                 continue
             for text in faults:
-                print(f"{text} Resuming from {prefix}.")
+                log.info(f"{text} Resuming from {prefix}.")
             return damaged
         raise AlbertError(
             f"{' '.join(faults)} There is no good checkpoint in {self.folder.file(CHECKPOINTS)}; "
@@ -117,7 +118,7 @@ class CheckpointStore:
             self.best = None
             if self._writes:
                 new = removal.set_aside(self.folder.file(BEST))
-                print(f"{error} They are now in {new}; the next evaluation is the best.")
+                log.info(f"{error} They are now in {new}; the next evaluation is the best.")
 
     def save(self, step: int) -> None:
         """Saves everything under `step`, and deletes the oldest checkpoints beyond `keep_max`.

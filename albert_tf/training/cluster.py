@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.locks import lock_folder
+from albert_tf.io.log import log
 from albert_tf.io.signals import native_waiting
 from albert_tf.io.streams import outliving_readers
 
@@ -94,7 +94,7 @@ def wait_for_others() -> None:
                 )
             if now >= next_note:
                 next_note = now + _NOTE_SECONDS
-                print(f"Waiting for {names} since {since}.", file=sys.stderr, flush=True)
+                log.warning(f"Waiting for {names} since {since}.")
             time.sleep(_POLL_SECONDS)
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf.data.context import InputContext, InputFn
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -92,7 +93,7 @@ class Estimator:
         recorded = self.folder.recorded()
         kept = recorded["run"].get("precision") if recorded else fast
         if kept != fast:
-            print(
+            log.info(
                 f"{self.folder} was trained in {kept}, and continues in this precision; "
                 f"for a new run on these devices, auto would choose {fast}."
             )
@@ -102,7 +103,7 @@ class Estimator:
         """Prints a warning if the devices lack units for the precision."""
         precision, fast = self.config.precision, fast_precisions(self.strategy)
         if precision not in fast:
-            print(
+            log.info(
                 f"No {precision.removeprefix('mixed_')} units found here: steps may take several "
                 f"times as long as in {fast[0]}, the precision that auto would choose."
             )
@@ -200,7 +201,7 @@ class Estimator:
             if self.config.init_checkpoint and not has_checkpoint(checkpoint):
                 checkpoint = self.config.init_checkpoint
         with self.strategy.scope():
-            print(load_weights(checkpoint, self.model.named_weights(), whole=True))
+            log.info(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
     @lost_workers()
     def outputs(

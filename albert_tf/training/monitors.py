@@ -17,6 +17,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.training.run_identity import RunIdentity
 from albert_tf.training.specs import RunConfig, TrainSpec
@@ -44,7 +45,7 @@ class MetricsLog:
             entries = [_entry(line) for line in lines]
             damaged = entries[:-1].count(None)  # A crash may have cut off the last one.
             if damaged:
-                print(f"{self._path} has {damaged} damaged lines; they are dropped.")
+                log.info(f"{self._path} has {damaged} damaged lines; they are dropped.")
             lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
         files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
         self._writers: dict[str, tf.summary.SummaryWriter] = {}

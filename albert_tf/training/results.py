@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from albert_tf.errors import DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
+from albert_tf.io.log import log
 from albert_tf.weights.run_folder import RESULTS_FILE
 
 
@@ -33,7 +34,7 @@ def constant_answer_note(
 
 def print_metrics(results: Mapping[str, float]) -> None:
     """Prints metrics, one per line."""
-    print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+    log.info("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
 
 
 def write_results(output_dir: str, results: Mapping[str, float], writes: bool = True) -> None:
@@ -50,7 +51,7 @@ def write_results(output_dir: str, results: Mapping[str, float], writes: bool = 
     path = os.path.join(output_dir, RESULTS_FILE)
     if writes:
         files.write_json(path, results)
-        print(f"Written to {path}.")
+        log.info(f"Written to {path}.")
     bad = [name for name, value in results.items() if not math.isfinite(value)]
     if bad:
         raise DivergedError(

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
+from albert_tf.io.log import log
 from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
@@ -131,14 +132,14 @@ class TrainingRun:
             if self.chief:  # All processes have looked before it changes anything.
                 stack.enter_context(self.folder.own_temporaries(self.identity.id))
                 if note := self.config.warmup_note(self.train_spec.max_steps):
-                    print(note)
+                    log.info(note)
             return self._run(self._resume() if resumes else self._begin(known))
 
     def _run(self, step: int) -> dict[str, float] | None:
         pending = self._evaluation_pending(step)
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
-            print(stopped_early or f"{self.folder} is already trained to step {step}.")
+            log.info(stopped_early or f"{self.folder} is already trained to step {step}.")
             return self._last_evaluation(step) if self.eval_spec else None
         self.monitor.begin(step)
         with StopSignals() as self.signals:
@@ -150,7 +151,7 @@ class TrainingRun:
             stop = stop or self._signal()
         self.monitor.close()
         if stop:
-            print(f"Stopped at step {step} and saved; the same command goes on from there.")
+            log.info(f"Stopped at step {step} and saved; the same command goes on from there.")
             raise stop_exception(stop)
         return self.results
 
@@ -177,15 +178,15 @@ class TrainingRun:
         if self.config.init_checkpoint:
             with self.strategy.scope():
                 report = load_weights(self.config.init_checkpoint, self.weights)
-            print(report)
+            log.info(report)
             lacking = [name for name in report.missing if name.split(" ")[0] in self.frozen]
             if lacking:
-                print(
+                log.info(
                     "Warning: these weights are frozen, but the checkpoint lacks them, so they "
                     f"stay random: {', '.join(lacking)}."
                 )
         else:
-            print("Training starts from random weights, not from a checkpoint.")
+            log.info("Training starts from random weights, not from a checkpoint.")
         if self.chief:
             self.estimator.warn_of_slow_precision()
             self.folder.claim(self.identity.record, self.identity.data, self.task.save_files)
@@ -205,9 +206,9 @@ class TrainingRun:
             self.folder.set_aside_checkpoints(damaged)
         self.store.restore_best()
         self._check_best(step)
-        print(f"Resuming {self.folder} at step {step}.")
+        log.info(f"Resuming {self.folder} at step {step}.")
         if note := version_note(self.folder):
-            print(note)
+            log.info(note)
         return step
 
     def _check_best(self, step: int) -> None:
@@ -252,7 +253,7 @@ class TrainingRun:
             over, stop = self._save_and_evaluate(step)
         if not stop:
             share = self.monitor.padding_share
-            print(f"Of the positions trained on, {share:.1%} were padding.")
+            log.info(f"Of the positions trained on, {share:.1%} were padding.")
         return step, stop
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:

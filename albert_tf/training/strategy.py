@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.log import log
 from albert_tf.io.signals import native_waiting
 from albert_tf.training.cluster import cluster_strategy
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
@@ -92,7 +93,7 @@ def precisions_of_gpu(compute_capability: tuple[int, int] | None) -> tuple[str, 
 @functools.cache
 def print_once(text: str) -> None:
     """Prints a line, once a process."""
-    print(text)
+    log.info(text)
 
 
 def announce_devices(strategy: tf.distribute.Strategy) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import folders
+from albert_tf.io.log import log
 
 if TYPE_CHECKING:
     from albert_tf.weights.load import LoadReport
@@ -63,7 +64,7 @@ def convert(
     with folders.new_folder(output_dir, overwrite, from_path) as folder:
         model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:
-            print(
+            log.info(
                 f"There is no vocabulary beside {from_path}, so the result has none: put it "
                 "there and convert again, or give a vocabulary wherever you use the result."
             )

@@ -17,6 +17,7 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
 from albert_tf.io.json_values import from_json, joined, short_repr
+from albert_tf.io.log import log
 from albert_tf.io.storage import exists, isdir, listdir
 from albert_tf.pretrained.locate import no_model
 
@@ -306,7 +307,7 @@ class RunFolder:
         for prefix in prefixes:
             for name in files_of(prefix):
                 new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
-                print(f"The damaged {name} is now {new}.")
+                log.info(f"The damaged {name} is now {new}.")
         if prefixes:
             self.list_checkpoints()
 

@@ -17,6 +17,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
+from albert_tf.io.log import log
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -153,7 +154,7 @@ class TextClassificationTask(FineTuningTask):
         values = outputs["probabilities" if self.spec.labels else "values"]
         ids = (example.id for example in data.examples)
         write_predictions(path, ids, values, self.spec.labels)
-        print(f"Predictions for {len(data.examples):,} examples are in {path}.")
+        log.info(f"Predictions for {len(data.examples):,} examples are in {path}.")
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""

@@ -16,6 +16,7 @@ from albert_tf.cli.flags import given_settings
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
+from albert_tf.io.log import log
 from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.base import ExampleSet
@@ -76,7 +77,7 @@ def read_split(task: GlueTask, split: Split, data_dir: str | None) -> list[TextE
         if example.label is not None:
             _check_label(task, example.label, example.where)
     if skipped:
-        print(
+        log.info(
             f"{task.title} {split.name}: {len(skipped):,} rows with a wrong number of fields were "
             f"skipped, the first at {skipped[0]}."
         )
@@ -168,7 +169,7 @@ def write_outputs(
     ids = [example.id for example in data.examples]
     values = outputs["probabilities" if task.labels else "values"]
     write_predictions(path, ids, values, task.labels)
-    print(f"Predictions for {len(ids):,} examples are in {path}.")
+    log.info(f"Predictions for {len(ids):,} examples are in {path}.")
 
 
 def reported_metrics(task: GlueTask, results: Mapping[str, float]) -> dict[str, float]:
@@ -225,24 +226,24 @@ def run_all(
     results: dict[str, dict[str, float]] = {}
     diverged: list[GlueTask] = []
     for number, (task, todo) in enumerate(plan, start=1):
-        print(f"\n{task.title} ({number} of {len(plan)})")
+        log.info(f"\n{task.title} ({number} of {len(plan)})")
         texts = read_texts(task, todo, data_dir)
         model = task.model_of or task.name
         if model in [other.name for other in diverged]:
-            print(f"{task.title} is skipped, because {model} diverged.")
+            log.info(f"{task.title} is skipped, because {model} diverged.")
             continue
         try:
             metrics = run_task(task, todo, texts, os.path.join(output_dir, model))
         except DivergedError as error:
-            print(error)
+            log.info(error)
             diverged.append(task)
             continue
         if "eval" in todo:
             results[task.name] = reported_metrics(task, metrics)
     if results:
-        print("\n" + score_table(results))
+        log.info("\n" + score_table(results))
     elif not diverged:
-        print(f"\nDone: {', '.join(task.title for task, _ in plan)}.")
+        log.info(f"\nDone: {', '.join(task.title for task, _ in plan)}.")
     if diverged:
         names = ", ".join(task.title for task in diverged)
         raise DivergedError(f"Of {len(plan)} tasks, {len(diverged)} diverged, see above: {names}.")
@@ -258,5 +259,5 @@ def _plan(tasks: Sequence[GlueTask], actions: Actions) -> list[tuple[GlueTask, A
         elif "predict" in actions and task.model_of in names:
             plan.append((task, {"predict"}))
         else:
-            print(f"{task.title} is skipped; its predictions are made with {task.model_of}'s.")
+            log.info(f"{task.title} is skipped; its predictions are made with {task.model_of}'s.")
     return plan

@@ -21,6 +21,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
+from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import read_predictions
 
@@ -179,8 +180,8 @@ def define_flags() -> None:
 
 def _main() -> None:
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    print(make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
-    print(f"{FLAGS.output} is ready for gluebenchmark.com.")
+    log.info(make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
+    log.info(f"{FLAGS.output} is ready for gluebenchmark.com.")
 
 
 def main() -> None:

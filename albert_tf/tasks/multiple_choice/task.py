@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import Sequences
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertMultipleChoice
@@ -202,7 +203,7 @@ def _write_outputs(
     if files.exists(results_path):
         files.write_json(results_path, {})  # Those there are of the former predictions.
     write_predictions(path, (example.id for example in examples), probabilities, letters)
-    print(f"Predictions for {len(examples):,} questions are in {path}.")
+    log.info(f"Predictions for {len(examples):,} questions are in {path}.")
     labels = [example.label for example in examples]
     if None not in labels:
         groups = [GROUPS.index(example.group) for example in examples]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.log import log
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import check_held_out, open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
@@ -76,7 +77,7 @@ def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, fl
         shallow = ""
         if layers := config.shallow_layers:
             shallow = f" (layers in the first {config.num_shallow_steps:,}: {layers})"
-        print(
+        log.info(
             f"Pretraining on {source.num_examples:,} examples: {config.num_train_steps:,} steps "
             f"of {config.train_batch_size}{shallow}, {config.optimizer}, peak learning rate "
             f"{config.learning_rate:.3g}."
@@ -88,6 +89,6 @@ def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, fl
     results = estimator.evaluate(eval_spec)
     print_metrics(results)
     if note := constant_answer_note(results, task.constant_answers):
-        print(note)
+        log.info(note)
     write_results(config.output_dir, results, estimator.chief)
     return results

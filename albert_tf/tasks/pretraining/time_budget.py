@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.io.log import log
 from albert_tf.modeling.neighbor_attention import has_room
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import are_compact, open_records, sequence_length
@@ -70,7 +71,7 @@ def planned(config: PretrainingConfig) -> PretrainingConfig:
         train_batch_size=smallest_batch(sequence_length(source), parts),
         neighbor_attention=has_room(model),
     )
-    print("Measuring the speed.")
+    log.info("Measuring the speed.")
     depths = {None, shallow_layers(model)}
     measured, timing = step_seconds(PretrainingTask(model, source), config, source, depths)
     took = time.monotonic() - began

@@ -26,6 +26,7 @@ from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
+from albert_tf.io.log import log
 from albert_tf.tasks.squad.answers import Answers, predictions
 from albert_tf.tasks.squad.data import VERSIONS, Question, read_squad
 
@@ -292,7 +293,7 @@ def _main(data: str, predictions: str) -> None:
         null_odds=files.read_object(FLAGS.null_odds, "null odds file") if FLAGS.null_odds else None,
         na_prob_thresh=FLAGS.na_prob_thresh,
     )
-    print(json.dumps(scores, indent=2))
+    log.info(json.dumps(scores, indent=2))
 
 
 def main() -> None:

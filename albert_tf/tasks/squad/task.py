@@ -18,6 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
@@ -255,9 +256,9 @@ class SquadTask(FineTuningTask):
             if self.threshold is None:
                 self.threshold, path = results["null_threshold"], data.examples[0].path
                 _save_threshold(model_folder(output_dir), self.threshold, results["f1"], path)
-                print(f"{_THRESHOLD} {self.threshold:.4f}, the best for {path}; kept.")
+                log.info(f"{_THRESHOLD} {self.threshold:.4f}, the best for {path}; kept.")
             else:
-                print(f"{_THRESHOLD} {self.threshold:.4f}.")
+                log.info(f"{_THRESHOLD} {self.threshold:.4f}.")
         write_answers(output_dir, data.answers(outputs, self.spec), self.threshold)
 
     def write_predictions(
@@ -267,9 +268,9 @@ class SquadTask(FineTuningTask):
         threshold = None
         if self.spec.version == "2.0":
             threshold = self.answer_threshold
-            print(f"{_THRESHOLD} {threshold:.4f}.")
+            log.info(f"{_THRESHOLD} {threshold:.4f}.")
         path = write_answers(output_dir, data.answers(outputs, self.spec), threshold)
-        print(f"Answers to {len(data.examples):,} questions are in {path}.")
+        log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the loss and the share of correct spans."""
