@@ -50,6 +50,8 @@ from data_prep.spill import RUN_PER_BUCKET, Dealer, Runs, Spill, write_run
 
 #: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
+#: Describes the corpus once its documents are dealt.
+_DEALT = "dealt.json"
 _TOKENS = Metrics.counter("create_pretraining_data", "tokens")
 
 
@@ -115,7 +117,7 @@ class BeamRunner:
             )
 
         self._run("tokenize", f"{len(paths)} files", build)
-        return dealt(self._folder)
+        return Spill.load(os.path.join(self._folder, _DEALT))
 
     def write_shards(self, tasks: Sequence[ShardTask], all_tokens: int) -> None:
         """Writes shards; the pipeline's counter `tokens` shows the progress."""
@@ -243,34 +245,42 @@ class _Step(beam.DoFn):
         return Context(Tokenizer.from_file(path), self._options)
 
 
+def _path(step: _Step, number: int, suffix: str) -> str:
+    return os.path.join(step.folder, f"text-{number:05d}.{suffix}")
+
+
 def _tokenize(step: _Step, text: tuple[int, str]) -> Iterator[tuple[int, int]]:
-    number, path = text
-    tokenize_text(step.context, step.folder, number, path)
+    """Tokenizes a text, unless this has been done before."""
+    import tensorflow as tf
+
+    number, text_file = text
+    counts_path = _path(step, number, "json")
+    if not files.exists(counts_path):
+        counts: Counter[str] = Counter()
+        sizes = []
+        tokenizer = step.context.tokenizer
+        tokenized = (tokenize_block(block, tokenizer) for block in read_blocks([text_file]))
+        with (
+            files.atomic_path(_path(step, number, "bin")) as temporary,
+            tf.io.gfile.GFile(temporary, "wb") as f,
+        ):
+            f.write(b"")  # GFile does not create the file before the first write.
+            for document in split_documents(tokenized, counts):
+                numbers = np.concatenate(document.arrays())
+                f.write(numbers.astype("<i4").tobytes())
+                sizes.append((len(numbers), len(document.tokens)))
+        files.write_bytes(_path(step, number, "sizes"), np.array(sizes, "<i4").tobytes())
+        files.write_json(counts_path, dict(counts))
     yield 0, number
 
 
-def _deal(
-    step: _Step, texts: tuple[int, Iterable[int]], num_texts: int, num_buckets: int
-) -> Iterator[DealtText]:
-    return deal_texts(step.folder, num_texts, num_buckets)
-
-
-def _scatter(step: _Step, text: DealtText) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    return scatter_text(step.folder, text)
-
-
-def _gather(step: _Step, bucket: tuple[int, Iterable[tuple[int, bytes]]]) -> Iterable[Any]:
-    gather_bucket(step.folder, *bucket)
-    return ()
-
-
-def _write_shard(step: _Step, task: ShardTask) -> Iterable[Any]:
-    write_pretraining_shard(step.context, task, _TOKENS.inc)
-    return ()
+def _sizes(step: _Step, number: int) -> np.ndarray:
+    data = files.read_bytes(_path(step, number, "sizes"), "build state")
+    return np.frombuffer(data, "<i4").reshape(-1, 2)
 
 
 @dataclasses.dataclass(frozen=True)
-class DealtText:
+class _DealtText:
     """Where a tokenized text's documents go.
 
     Attributes:
@@ -286,82 +296,43 @@ class DealtText:
     buckets: np.ndarray
 
 
-def _path(folder: str, number: int, suffix: str) -> str:
-    return os.path.join(folder, f"text-{number:05d}.{suffix}")
-
-
-def tokenize_text(context: Context, folder: str, number: int, text_file: str) -> None:
-    """Tokenizes a text, unless this has been done before.
-
-    Raises:
-      AlbertError: a file is missing, damaged or not text.
-    """
-    import tensorflow as tf
-
-    counts_path = _path(folder, number, "json")
-    if files.exists(counts_path):
-        return
-    counts: Counter[str] = Counter()
-    sizes = []
-    tokenized = (tokenize_block(block, context.tokenizer) for block in read_blocks([text_file]))
-    path = _path(folder, number, "bin")
-    with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
-        f.write(b"")  # GFile does not create the file before the first write.
-        for document in split_documents(tokenized, counts):
-            numbers = np.concatenate(document.arrays())
-            f.write(numbers.astype("<i4").tobytes())
-            sizes.append((len(numbers), len(document.tokens)))
-    files.write_bytes(_path(folder, number, "sizes"), np.array(sizes, "<i4").tobytes())
-    files.write_json(counts_path, dict(counts))
-
-
-def _sizes(folder: str, number: int) -> np.ndarray:
-    data = files.read_bytes(_path(folder, number, "sizes"), "build state")
-    return np.frombuffer(data, "<i4").reshape(-1, 2)
-
-
-def deal_texts(folder: str, num_texts: int, num_buckets: int) -> Iterator[DealtText]:
-    """Deals the documents of all texts in order; finally writes the file that `dealt` reads."""
+def _deal(
+    step: _Step, texts: tuple[int, Iterable[int]], num_texts: int, num_buckets: int
+) -> Iterator[_DealtText]:
+    """Deals the documents of all texts in order, and finally describes the corpus in a file."""
     dealer = Dealer(num_buckets)
     counts: Counter[str] = Counter()
     position = 0
     for number in range(num_texts):
-        tokens = _sizes(folder, number)[:, 1].tolist()
+        tokens = _sizes(step, number)[:, 1].tolist()
         buckets = np.fromiter(map(dealer.deal, tokens), np.int32, len(tokens))
-        yield DealtText(number, counts["documents"], position, buckets)
-        counts.update(files.read_json(_path(folder, number, "json"), "build state"))
+        yield _DealtText(number, counts["documents"], position, buckets)
+        counts.update(files.read_json(_path(step, number, "json"), "build state"))
         position += len(tokens)
-    Spill(RUN_PER_BUCKET, dealer.bucket_tokens(), dict(counts)).save(_dealt_path(folder))
+    spill = Spill(RUN_PER_BUCKET, dealer.bucket_tokens(), dict(counts))
+    spill.save(os.path.join(step.folder, _DEALT))
 
 
-def dealt(folder: str) -> Spill:
-    """Returns the corpus as `deal_texts` has dealt it."""
-    return Spill.load(_dealt_path(folder))
-
-
-def _dealt_path(folder: str) -> str:
-    return os.path.join(folder, "dealt.json")
-
-
-def scatter_text(folder: str, text: DealtText) -> Iterator[tuple[int, tuple[int, bytes]]]:
+def _scatter(step: _Step, text: _DealtText) -> Iterator[tuple[int, tuple[int, bytes]]]:
     """Yields for each document: bucket, (position in the corpus, its bytes in a run file)."""
     import tensorflow as tf
 
-    sizes = _sizes(folder, text.number)[:, 0].tolist()
-    with tf.io.gfile.GFile(_path(folder, text.number, "bin"), "rb") as f:
+    sizes = _sizes(step, text.number)[:, 0].tolist()
+    with tf.io.gfile.GFile(_path(step, text.number, "bin"), "rb") as f:
         for i, (size, bucket) in enumerate(zip(sizes, text.buckets.tolist())):
             numbers = np.frombuffer(f.read(4 * size), "<i4").copy()
             numbers[0] += text.first_document
             yield bucket, (text.first_position + i, numbers.tobytes())
 
 
-def gather_bucket(folder: str, bucket: int, documents: Sequence[tuple[int, bytes]]) -> None:
-    """Writes the run file of a bucket.
-
-    Args:
-      folder: the build's folder.
-      bucket: number of the bucket.
-      documents: its documents from `scatter_text`, in any order.
-    """
+def _gather(step: _Step, bucket: tuple[int, Iterable[tuple[int, bytes]]]) -> Iterable[Any]:
+    """Writes the run file of a bucket from its documents in any order."""
+    number, documents = bucket
     arrays = [np.frombuffer(numbers, "<i4") for _, numbers in sorted(documents)]
-    write_run(Runs.path(folder, bucket, 0), [arrays])
+    write_run(Runs.path(step.folder, number, 0), [arrays])
+    return ()
+
+
+def _write_shard(step: _Step, task: ShardTask) -> Iterable[Any]:
+    write_pretraining_shard(step.context, task, _TOKENS.inc)
+    return ()

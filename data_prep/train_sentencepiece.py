@@ -15,11 +15,10 @@ import dataclasses
 import functools
 import hashlib
 import io
-import math
 import os
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from absl import flags
 
@@ -58,74 +57,50 @@ class Settings:
     random_seed: int = 12345
 
 
-@dataclasses.dataclass
-class SentenceCounts:
-    """Counts of the sentences read."""
+def sample_stream(items: Iterable[str], size: int, seed: int) -> list[str]:
+    """Returns a uniform sample of at most `size` items of a stream, in stream order.
 
-    sentences_read: int = 0
-    sentences_sampled: int = 0
-    sentences_too_long: int = 0
-
-
-class Reservoir:
-    """A uniform sample of at most `size` items of a stream, in stream order.
-
-    Source: Li, "Reservoir-sampling algorithms of time complexity O(n(1 + log(N/n)))", algorithm L:
-    it draws how many items to skip instead of a number for each item.
+    Source: Vitter, "Random sampling with a reservoir", algorithm R.
     """
-
-    def __init__(self, size: int, seed: int) -> None:
-        self._size = size
-        self._random = random.Random(seed)
-        self._items: list[tuple[int, str]] = []
-        self._seen = 0
-        self._weight = 1.0
-        self._next = size - 1  # Position of the next item that enters a full reservoir.
-
-    def add(self, item: str) -> None:
-        """Adds the next item of the stream, which enters the sample or not."""
-        if self._seen < self._size:
-            self._items.append((self._seen, item))
-            if len(self._items) == self._size:
-                self._advance()
-        elif self._seen == self._next:
-            self._items[self._random.randrange(self._size)] = (self._seen, item)
-            self._advance()
-        self._seen += 1
-
-    def _advance(self) -> None:
-        # 1 - random() is in (0, 1], where the logarithm is defined.
-        self._weight *= math.exp(math.log(1.0 - self._random.random()) / self._size)
-        skipped = math.log(1.0 - self._random.random()) / math.log1p(-self._weight)
-        self._next += int(skipped) + 1
-
-    def items(self) -> list[str]:
-        """Returns the sample."""
-        return [item for _, item in sorted(self._items)]
+    rng = random.Random(seed)
+    sample: list[tuple[int, str]] = []
+    for number, item in enumerate(items):
+        if number < size:
+            sample.append((number, item))
+        else:
+            place = int(rng.random() * (number + 1))
+            if place < size:
+                sample[place] = number, item
+    return [item for _, item in sorted(sample)]
 
 
-def _sample(input_files: list[str], settings: Settings, counts: SentenceCounts) -> list[str]:
-    """Reads, normalises and samples the sentences of all files."""
-    reservoir = Reservoir(settings.input_sentence_size, settings.random_seed)
+def _read_sentences(input_files: list[str], settings: Settings, counts: dict) -> Iterator[str]:
+    """Yields the normalised sentences of all files that are not too long, and counts all."""
+    counts.update(sentences_read=0, sentences_too_long=0)
     with Progress("reading", total_bytes(input_files)) as progress:
         for path in input_files:
             for line in read_lines(path, on_read=progress.update):
                 sentence = normalize(line, settings.lower_case, settings.strip_accents)
                 if not sentence:
                     continue
-                counts.sentences_read += 1
+                counts["sentences_read"] += 1
                 if len(sentence) * 4 > MAX_SENTENCE_BYTES and (
                     len(sentence.encode("utf-8")) > MAX_SENTENCE_BYTES
                 ):
-                    counts.sentences_too_long += 1
+                    counts["sentences_too_long"] += 1
                     continue
-                reservoir.add(sentence)
-    sample = reservoir.items()
-    counts.sentences_sampled = len(sample)
+                yield sentence
+
+
+def _sample(input_files: list[str], settings: Settings, counts: dict[str, int]) -> list[str]:
+    """Reads, normalises and samples the sentences of all files."""
+    sentences = _read_sentences(input_files, settings, counts)
+    sample = sample_stream(sentences, settings.input_sentence_size, settings.random_seed)
+    counts["sentences_sampled"] = len(sample)
     if not sample:
         raise AlbertError(
             f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in {', '.join(input_files[:3])}; "
-            f"{counts.sentences_too_long} were too long."
+            f"{counts['sentences_too_long']} were too long."
         )
     return sample
 
@@ -245,11 +220,11 @@ def _train_and_save(
     if existing is not None:
         print(f"{output_prefix}.model already exists, made from the same text and settings.")
         return existing
-    counts = SentenceCounts()
+    counts: dict[str, int] = {}
     sentences = _sample(input_files, settings, counts)
     print(
-        f"Training {settings.vocab_size} pieces on {counts.sentences_sampled} of "
-        f"{counts.sentences_read} sentences ({counts.sentences_too_long} too long); this takes "
+        f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
+        f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this takes "
         "from seconds to hours, without progress output.",
         flush=True,
     )
@@ -266,7 +241,7 @@ def _train_and_save(
     _check_layout(tokenizer)
     result = {
         **made_from,
-        **dataclasses.asdict(counts),
+        **counts,
         **_report(tokenizer, sentences),
         "model_sha256": spec.sha256,
     }

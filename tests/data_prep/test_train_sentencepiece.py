@@ -15,7 +15,7 @@ import pytest
 import data_prep.train_sentencepiece as train_sentencepiece_module
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.train_sentencepiece import Reservoir, Settings, train_sentencepiece
+from data_prep.train_sentencepiece import Settings, sample_stream, train_sentencepiece
 
 LAYOUT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
 SETTINGS = Settings(vocab_size=200)
@@ -190,13 +190,10 @@ def test_the_largest_vocabulary_size_in_the_error_is_possible(tmp_path, corpus):
     assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == largest
 
 
-class TestReservoir:
+class TestSampleStream:
     @staticmethod
     def sample(size, count, seed):
-        reservoir = Reservoir(size, seed)
-        for i in range(count):
-            reservoir.add(str(i))
-        return [int(item) for item in reservoir.items()]
+        return [int(item) for item in sample_stream(map(str, range(count)), size, seed)]
 
     def test_a_short_stream_is_kept_whole(self):
         assert self.sample(10, 7, 0) == list(range(7))
