@@ -224,8 +224,8 @@ def _train_and_save(
     sentences = _sample(input_files, settings, counts)
     print(
         f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
-        f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this takes "
-        "from seconds to hours, without progress output.",
+        f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this "
+        "takes from seconds to hours, without progress output.",
         flush=True,
     )
     model = _train(sentences, settings)
