@@ -22,6 +22,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 #: The length and its checksum.
@@ -79,6 +80,35 @@ def read_consecutive(
     )
     dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     return dataset.take(count)
+
+
+def check_lengths(path: bytes, offset: np.int64, size: np.int64) -> np.int64:
+    """Checks that the lengths in consecutive records lead to their end, and returns `size`.
+
+    TensorFlow's reader allocates as much as a length says, even 2^60 bytes, and ends the process.
+
+    Args:
+      path: the file.
+      offset: byte at which the first record begins.
+      size: of all records, in bytes.
+
+    Raises:
+      ValueError: they do not.
+    """
+    import tensorflow as tf
+
+    try:
+        with tf.io.gfile.GFile(path, "rb") as f:
+            f.seek(int(offset))
+            block = f.read(int(size))
+    except tf.errors.OpError:
+        return size  # The reader will report it.
+    at = 0
+    while at < len(block):
+        at += FRAME_BYTES + int.from_bytes(block[at : at + _LENGTH_BYTES], "little")
+    if at != size:
+        raise ValueError(f"{path.decode()} is damaged at or after byte {offset}.")
+    return size
 
 
 def read_frames(path: str) -> Iterator[Frame]:

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.framing import read_consecutive
+from albert_tf.data.framing import check_lengths, read_consecutive
 
 #: Blocks whose records are shuffled together, over all readers. 16,384 records of length 512 take
 #: about 50 MB, twice, as the next buffers are read ahead.
@@ -80,20 +80,25 @@ class Blocks:
     def read(self, numbers: np.ndarray) -> Reads:
         """Returns how to read some blocks, int64 [n]."""
         paths = np.array([path.encode() for path in self.paths], object)[self.shards[numbers]]
-        sizes = self.sizes[numbers]
-        # Buffers of equal size, so that little is read beyond the end of the block.
-        buffers = -(-sizes // -(-sizes // _READ_BYTES))
-        return paths, self.offsets[numbers], self.examples[numbers], buffers
+        return paths, self.offsets[numbers], self.sizes[numbers], self.examples[numbers]
 
 
 def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
     """Returns the records of n blocks one after the other, string scalars.
 
     Args:
-      reads: string [n], paths; int64 [n], bytes at which the blocks begin; int64 [n], numbers of
-        records; int64 [n], sizes of the reads.
+      reads: string [n], paths; int64 [n], bytes at which the blocks begin; int64 [n], their sizes
+        in bytes; int64 [n], their numbers of records.
     """
-    return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read_consecutive)
+
+    def read(
+        path: tf.Tensor, offset: tf.Tensor, size: tf.Tensor, count: tf.Tensor
+    ) -> tf.data.Dataset:
+        size = tf.numpy_function(check_lengths, [path, offset, size], tf.int64)
+        # Buffers of equal size, so that little is read beyond the end of the block.
+        return read_consecutive(path, offset, count, -(-size // -(-size // _READ_BYTES)))
+
+    return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read)
 
 
 def divide(blocks: Blocks, batch_size: int) -> list[list[np.ndarray]]:

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import AlbertError, Estimator, EvalSpec, RunConfig, TrainSpec
-from albert_tf.data import records
+from albert_tf.data import framing, records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.keras2 import keras
 from albert_tf.training.task import Task
@@ -103,6 +105,15 @@ def rename(path, number):
     records.write_shard(str(path), examples)
 
 
+def lengthen(path, number):
+    """Gives one of ten records a length that fits into no memory, with a valid checksum."""
+    data = bytearray(path.read_bytes())
+    at = len(data) // 10 * number
+    header = struct.pack("<Q", 1 << 40)
+    data[at : at + 12] = header + struct.pack("<I", framing._masked_crc(header))
+    path.write_bytes(data)
+
+
 def source(path):
     return RecordSource([str(path)], FEATURES)
 
@@ -163,13 +174,20 @@ def test_damage_to_held_out_records_is_named_even_if_training_records_are_damage
 def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
     made = estimator(tmp_path)
     made.train(TrainSpec.of(source(shards[0]), 1))
-    for number, damage in enumerate((flip, empty, rename), 3):
+    for number, damage in enumerate((flip, empty, rename, lengthen), 3):
         path = write(tmp_path / damage.__name__, range(10))
         opened = source(path)
         damage(path, number)
         named = rf"{path}: record {number} \(byte \d+\): .*; build or copy"
         with pytest.raises(AlbertError, match=named):
             made.predict(opened.eval_input_fn)
+
+
+def test_a_huge_length_in_training_records_ends_with_a_sentence(tmp_path, shards):
+    opened = source(shards[0])
+    lengthen(shards[0], 4)
+    with pytest.raises(AlbertError, match=r"train: record 4 .*the file is cut off or damaged"):
+        estimator(tmp_path).train(TrainSpec.of(opened, 4))
 
 
 def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
