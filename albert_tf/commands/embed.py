@@ -41,6 +41,8 @@ def _check_output(path: str) -> None:
 
 
 def _main(path: str, *given: str) -> None:
+    if FLAGS.output_file:
+        _check_output(FLAGS.output_file)
     texts = input_lines(given, "TEXT")
     model = open_pretrained(path)
     import tensorflow as tf

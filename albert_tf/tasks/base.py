@@ -19,6 +19,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.registry import register
@@ -69,6 +70,7 @@ class ExampleSet:
         Args:
           predict: `Task.predict` of the task with a model.
         """
+        check_not_forked()
         rows, parts = [], []
         for batch, length in length_batches(self.source.longest, "predicting"):
             rows.append(batch)

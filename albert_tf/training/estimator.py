@@ -18,6 +18,7 @@ from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
@@ -72,6 +73,7 @@ class Estimator:
     """
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
+        check_not_forked()
         self.strategy = make_strategy(run_config)
         announce_devices(self.strategy)
         self.chief = is_chief(self.strategy)
@@ -121,7 +123,8 @@ class Estimator:
         Resumes a run of the same configuration in the output directory: weights, optimizer slots,
         step and position in the data. A signal to any worker ends the run with a checkpoint after
         the current steps: Ctrl-C by KeyboardInterrupt; SIGTERM, SIGHUP and SIGUSR1 by SystemExit
-        with the exit status 143, 129 or 138. A second Ctrl-C raises KeyboardInterrupt at once.
+        with the exit status 143, 129 or 138. A second Ctrl-C raises KeyboardInterrupt without a
+        checkpoint, once TensorFlow returns to Python.
 
         Returns:
           The metrics of the last evaluation, also of a run that was finished before; None without
