@@ -97,7 +97,7 @@ def test_the_page_shows_what_a_command_prints(albert):
         (["embed", MODEL], b"", "There is no text: give TEXT, --input_file, or text on standard"),
         (["embed", MODEL], b"\xff", "Standard input is not UTF-8"),
         (["embed", MODEL, "x", f"--input_file={__file__}"], b"", "Give TEXT or --input_file, not"),
-        (["embed", MODEL, "--input_file=none"], b"", "--input_file: The text file none does not"),
+        (["embed", MODEL, "--input_file=none"], b"", "The text file none does not exist"),
         (["embed", MODEL, "x", "--output_file=x.txt"], b"", "x.txt does not end in .npy"),
         (["fill-mask", MODEL, "x"], b"", "There is no [MASK] in the text 'x'; put one in."),
     ],

@@ -106,7 +106,7 @@ def test_each_json_line_is_a_document(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '{"text": "x"}', '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
+    ["{", "[]", '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
 )
 def test_a_bad_json_line_is_located(tmp_path, line):
     with pytest.raises(AlbertError, match=r"in\.txt:3: "):
@@ -182,7 +182,7 @@ def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path, hold
     flags = f"--input_file={tmp_path}/in.txt", f"--output_file={output}"
     done = run_script(split_sentences_module, *flags)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: --output_file: {output} already exists; give")
+    assert done.stderr.startswith(f"error: {output} already exists; give")
     with hold(output, file=True):
         done = run_script(split_sentences_module, *flags, "--overwrite")
         assert done.returncode == 1 and f"error: {output} is in use: process" in done.stderr
@@ -199,5 +199,5 @@ def test_the_script_prints_counts_or_one_line_of_error(run_script, tmp_path):
     paths = [f"--input_file={tmp_path}/none*.txt", f"--output_file={tmp_path}/other.txt"]
     bad = run_script(split_sentences_module, *paths)
     assert bad.returncode == 1
-    assert bad.stderr.splitlines()[-1].startswith("error: --input_file: No input file matches")
+    assert bad.stderr.splitlines()[-1].startswith("error: No input file matches")
     assert "Traceback" not in bad.stderr

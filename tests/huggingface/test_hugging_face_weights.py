@@ -86,7 +86,7 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"hidden_act": "silu"}, "`hidden_act`=.* is unknown; use one of"),
+        ({"hidden_act": "silu"}, "hidden_act must be one of gelu_new, .*, not 'silu'"),
         ({"model_type": "bert"}, "not of an ALBERT: its model_type is 'bert'"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings must be True"),

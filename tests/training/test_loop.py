@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.graph_mode import training_step
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode, training_step
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import loop as loop_module
 from albert_tf.training.loop import distribute
@@ -203,7 +203,8 @@ def backward_products(run):
     batch = dict(next(run._batches(0)))
     task, model, strategy = run.task, run.estimator.model, run.estimator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
-    return step - products(lambda batch: task.sums(model, batch, training=True), batch)
+    with graph_mode(GraphMode.CPU):
+        return step - products(lambda batch: task.sums(model, batch, training=True), batch)
 
 
 def test_no_backward_pass_goes_through_a_frozen_encoder(tmp_path, new_run):
@@ -239,12 +240,6 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
         run = new_run(folders[other], freeze=freeze, steps=1)
         with pytest.raises(AlbertError, match=f"holds another run.*{sentence}"):
             run.run()
-    path = folders[None] / "run_config.json"
-    recorded = json.loads(path.read_text())
-    assert recorded["run"].pop("frozen") is None
-    path.write_text(json.dumps(recorded))  # As runs of former versions did.
-    run = new_run(folders[None], steps=1)
-    assert run._resume() == 1
 
 
 def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_run, capsys):

@@ -178,7 +178,7 @@ def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
 def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask):
     with pytest.raises(AlbertError, match=r"data\.json: question q1: the context contains no text"):
         make_windows([ask(" \u200b ")], tokenizer, SquadSpec("1.1"))
-    with pytest.raises(AlbertError, match="max_seq_length=67 leaves no room"):
+    with pytest.raises(AlbertError, match="`max_seq_length`=67 leaves no room"):
         lengths(67, 128, 64)
     with pytest.raises(AlbertError, match="doc_stride"):
         lengths(384, 0, 64)
