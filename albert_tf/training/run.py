@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -41,6 +42,22 @@ if TYPE_CHECKING:
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
+
+
+class _SavedState(tf.train.experimental.PythonState):
+    """The state of a DivergenceCheck as a part of checkpoints."""
+
+    def __init__(self, check: DivergenceCheck) -> None:
+        super().__init__()
+        self._check = check
+
+    def serialize(self) -> str:
+        """Returns the state as JSON; TensorFlow calls this when it saves a checkpoint."""
+        return json.dumps(self._check.state)
+
+    def deserialize(self, serialized: str) -> None:
+        """Takes the state from a checkpoint."""
+        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -104,7 +121,7 @@ class TrainingRun:
         self.loop = TrainLoop(
             self.strategy, self.task, estimator.model, self.optimizer, schedule, config
         )
-        state = {"skipped_steps": self.skipped, "divergence": self.divergence}
+        state = {"skipped_steps": self.skipped, "divergence": _SavedState(self.divergence)}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
