@@ -38,6 +38,7 @@ SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags()
+    FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
     define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")
     flags.DEFINE_bool("high_only", False, "Use only the high school questions.")
     flags.DEFINE_bool("middle_only", False, "Use only the middle school questions.")
@@ -63,7 +64,6 @@ def _main() -> None:
 def _run() -> None:
     """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.tasks.runner import run
 
@@ -73,9 +73,10 @@ def _run() -> None:
         return data.MultipleChoiceSpec(**{**given, "max_seq_length": length})
 
     # All data is read before anything is trained, so that its errors show at once.
-    present = FLAGS["eval_batch_size"].present
-    size = {} if present else {"eval_batch_size": MultipleChoice.eval_batch_size}
-    task, config = shared.open_task(MultipleChoiceTask, "race", make_spec, given, **size)
+    size = FLAGS.eval_batch_size
+    task, config = shared.open_task(
+        MultipleChoiceTask, "race", make_spec, given, eval_batch_size=size
+    )
     groups = {"high": FLAGS.middle_only, "middle": FLAGS.high_only}
     groups = tuple(group for group in data.RACE_GROUPS if not groups[group])
 

@@ -85,6 +85,8 @@ def define_settings(
             continue
         name, kinds = known.flag or field.name, str(field.type).split(" | ")
         default = None if field.default is dataclasses.MISSING else field.default
+        if "Default: " in known.help:  # It says what the default depends on.
+            default = None
         if known.needs:
             _needs[name] = known.needs
         if known.path:

@@ -143,10 +143,8 @@ class RunConfig(Settings):
     )
     learning_rate: float = setting(
         0.00176,
-        "Peak learning rate. Default of pretraining: 0.00176 for a batch of 4096, and in "
-        "proportion to the square root of the batch.",
+        "Peak learning rate.",
         minimum=ABOVE_0,
-        source="You et al., 2020",
         needs="do_train",
     )
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", needs="do_train")

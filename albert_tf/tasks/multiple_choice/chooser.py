@@ -11,6 +11,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
+    EVAL_BATCH_SIZE,
     MultipleChoiceExample,
     MultipleChoiceSpec,
     read_questions,
@@ -44,7 +45,7 @@ class MultipleChoice(FineTunedModel):
 
     task_class = MultipleChoiceTask
     #: Four options each are 64 sequences, as in other tasks.
-    eval_batch_size = 16
+    eval_batch_size = EVAL_BATCH_SIZE
 
     @classmethod
     def train(

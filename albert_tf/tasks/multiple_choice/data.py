@@ -19,6 +19,8 @@ from albert_tf.settings import Settings, setting
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
+#: Questions evaluated together; each has a sequence for every choice.
+EVAL_BATCH_SIZE = 16
 _ALL_ARTICLES = "all.txt"
 #: The distribution's files have no line ends, so concatenated they are a single line.
 _MAX_LINE_BYTES = 1 << 28

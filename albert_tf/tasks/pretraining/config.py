@@ -27,7 +27,13 @@ class PretrainingConfig(RunConfig):
       AlbertError: a value is impossible, or does not fit another one.
     """
 
-    learning_rate: float | None = with_default(RunConfig, "learning_rate", None)
+    learning_rate: float | None = with_default(
+        RunConfig,
+        "learning_rate",
+        None,
+        "Default: 0.00176 for a batch of 4096, and in proportion to the square root of the batch "
+        "(You et al., 2020).",
+    )
     precision: str | None = with_default(
         RunConfig, "precision", None, "Default: float32, or auto with time_budget."
     )
