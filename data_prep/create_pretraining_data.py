@@ -11,13 +11,13 @@ that was killed.
     --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
 
 Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
-with three exceptions: the default of --max_predictions_per_seq depends on the sequence length,
-and neither --do_permutation nor --input_file_mode exists.
+with few exceptions: the default of --max_predictions_per_seq depends on the sequence length,
+--sentence_objective=nsp replaces --random_next_sentence, and neither --do_permutation nor
+--input_file_mode exists.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import shlex
@@ -28,7 +28,13 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path, name_flags, refuse_flags
+from albert_tf.cli.flags import (
+    define_overwrite_flag,
+    define_path,
+    define_settings,
+    given_settings,
+    name_flags,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.locate import VOCABULARY
@@ -40,48 +46,11 @@ from data_prep.pretraining_build import (
     Runner,
     build_pretraining_data,
 )
-from data_prep.pretraining_options import NSP, OBJECTIVES, RECORD_FORMATS, PretrainingOptions
+from data_prep.pretraining_options import PretrainingOptions
 
 LOCAL, BEAM = RUNNERS = ("local", "beam")
 
 FLAGS = flags.FLAGS
-_CHOICES = {
-    "record_format": RECORD_FORMATS,
-    "sentence_objective": OBJECTIVES,
-}
-#: Help texts of the flags for PretrainingOptions.
-_OPTION_HELP = {
-    "max_seq_length": "Tokens per instance, including [CLS] and [SEP].",
-    "max_predictions_per_seq": "Maximum number of predicted tokens per instance. Default: "
-    "--masked_lm_prob × --max_seq_length, rounded up. (The TF1 release's default was 20 at any "
-    "length.)",
-    "masked_lm_prob": "Share of an instance's tokens to predict.",
-    "ngram": "Longest masked span, in words.",
-    "favor_shorter_ngram": "Draw spans of n words with probability proportional to 1/n; if false, "
-    "with the same probabilities in reverse order.",
-    "do_whole_word_mask": "Mask all pieces of a word or none.",
-    "short_seq_prob": "Share of the documents that, in each pass, are cut into shorter instances "
-    "of a random length.",
-    "dupe_factor": "Passes over the corpus, each with different cuts and masks. The records take "
-    "about 1.7 times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 "
-    "with --record_format=compact, which has different masks in every epoch anyway.",
-    "random_seed": "Seed of all random choices; not negative.",
-    "sentence_objective": "sop: two consecutive segments of a document, in half of the instances "
-    "swapped (label 1). A single sentence that fills an instance is joined with the next one, the "
-    "last sentence of a document with the one before; documents of one sentence are skipped. nsp: "
-    "in half of the instances the second segment is from another document (label 1). none: one "
-    "segment, label 0.",
-    "whole_sentences": "Truncate nothing: an instance has as many sentences as fit, and the one "
-    "that no longer fits is left out. Then only the text tells the order of the segments, not "
-    "their lengths or where they are cut (docs/pretraining.md). Not for NSP.",
-    "repeat_prob": "Share of the documents that, in each pass, are cut into instances whose two "
-    "segments are the same sentences. A word masked in one is usually visible in the other, so the "
-    "model learns to compare two texts (docs/pretraining.md). Only for "
-    "--sentence_objective=sop.",
-    "record_format": "masked: records with masks, as in the TF1 release. compact: text only; "
-    "training draws masks and sentence order, anew in every epoch. The flags for masking and "
-    "--max_predictions_per_seq then apply to training. Not for NSP.",
-}
 
 
 def define_flags() -> None:
@@ -110,7 +79,7 @@ def define_flags() -> None:
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text. A tokenizer.json has its own setting."
     )
-    _define_option_flags()
+    define_settings(PretrainingOptions)
     flags.DEFINE_integer(
         "num_workers",
         1,
@@ -132,23 +101,6 @@ def define_flags() -> None:
         "'--runner=DataflowRunner --project=mine'. Default: the DirectRunner, on this machine.",
     )
     define_overwrite_flag()
-
-
-def _define_option_flags() -> None:
-    """Defines a flag for each of PretrainingOptions, with its default and of its type."""
-    for field in dataclasses.fields(PretrainingOptions):
-        name, default, text = field.name, field.default, _OPTION_HELP[field.name]
-        if name in _CHOICES:
-            flags.DEFINE_enum(name, default, _CHOICES[name], text)
-        elif isinstance(default, bool):
-            flags.DEFINE_bool(name, default, text)
-        elif isinstance(default, float):
-            flags.DEFINE_float(name, default, text)
-        else:
-            flags.DEFINE_integer(name, default, text)
-    flags.DEFINE_bool(
-        "random_next_sentence", False, "The same as --sentence_objective=nsp, as in the release."
-    )
 
 
 def _output() -> Output:
@@ -201,16 +153,8 @@ def _runner() -> Callable[[Context, str], Runner]:
     return functools.partial(BeamRunner, beam_options=beam_options)
 
 
-def _options() -> PretrainingOptions:
-    values = {name: FLAGS[name].value for name in _OPTION_HELP}
-    if FLAGS.random_next_sentence:
-        refuse_flags(["sentence_objective"], "--random_next_sentence means nsp; give one of them.")
-        values["sentence_objective"] = NSP
-    return PretrainingOptions(**values)
-
-
 def _main() -> None:
-    options = _options()
+    options = PretrainingOptions(**given_settings(PretrainingOptions))
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise AlbertError("Give --spm_model_file or --vocab_file.")
     if warning := options.warning():

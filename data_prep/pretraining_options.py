@@ -7,9 +7,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from albert_tf.data.masking import MaskingOptions
+from albert_tf.data.masking import MAX_NGRAM, MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
+from albert_tf.settings import ABOVE_0, Settings, setting
 
 SOP, NSP, NO_OBJECTIVE = OBJECTIVES = ("sop", "nsp", "none")
 MASKED, COMPACT = RECORD_FORMATS = ("masked", "compact")
@@ -18,60 +19,87 @@ _DUPE_FACTORS = {MASKED: 40, COMPACT: 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingOptions:
-    """The options of a build; create_pretraining_data.py describes them in its flags' help.
+class PretrainingOptions(Settings):
+    """The options of a build.
 
     Raises:
-      AlbertError: a value is out of range.
+      AlbertError: a value is impossible, or does not fit another one.
     """
 
-    max_seq_length: int = 512
-    max_predictions_per_seq: int | None = None
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    do_whole_word_mask: bool = True
-    short_seq_prob: float = 0.1
-    dupe_factor: int | None = None
-    random_seed: int = 12345
-    sentence_objective: str = SOP
-    whole_sentences: bool = False
-    repeat_prob: float = 0.0
-    record_format: str = MASKED
+    max_seq_length: int = setting(512, "Tokens per instance, including [CLS] and [SEP].", minimum=8)
+    max_predictions_per_seq: int | None = setting(
+        None,
+        "Maximum number of predicted tokens per instance. Default: masked_lm_prob × "
+        "max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
+        minimum=1,
+    )
+    masked_lm_prob: float = setting(
+        0.15, "Share of an instance's tokens to predict.", minimum=ABOVE_0, maximum=1
+    )
+    ngram: int = setting(3, "Longest masked span, in words.", minimum=1, maximum=MAX_NGRAM)
+    favor_shorter_ngram: bool = setting(
+        True,
+        "Draw spans of n words with probability proportional to 1/n; if false, with the same "
+        "probabilities in reverse order.",
+    )
+    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word or none.")
+    short_seq_prob: float = setting(
+        0.1,
+        "Share of the documents that, in each pass, are cut into shorter instances of a random "
+        "length.",
+        maximum=1,
+    )
+    dupe_factor: int | None = setting(
+        None,
+        "Passes over the corpus, each with different cuts and masks. The records take about 1.7 "
+        "times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
+        "record_format=compact, which has different masks in every epoch anyway.",
+        minimum=1,
+    )
+    random_seed: int = setting(12345, "Seed of all random choices; not negative.")
+    sentence_objective: str = setting(
+        SOP,
+        "sop: two consecutive segments of a document, in half of the instances swapped (label 1). "
+        "A single sentence that fills an instance is joined with the next one, the last sentence "
+        "of a document with the one before; documents of one sentence are skipped. nsp: in half of "
+        "the instances the second segment is from another document (label 1). none: one segment, "
+        "label 0.",
+        choices=OBJECTIVES,
+    )
+    whole_sentences: bool = setting(
+        False,
+        "Truncate nothing: an instance has as many sentences as fit, and the one that no longer "
+        "fits is left out. Then only the text tells the order of the segments, not their lengths "
+        "or where they are cut (docs/pretraining.md). Not for NSP.",
+    )
+    repeat_prob: float = setting(
+        0.0,
+        "Share of the documents that, in each pass, are cut into instances whose two segments are "
+        "the same sentences. A word masked in one is usually visible in the other, so the model "
+        "learns to compare two texts (docs/pretraining.md). Only for sentence_objective=sop.",
+        maximum=1,
+    )
+    record_format: str = setting(
+        MASKED,
+        "masked: records with masks, as in the TF1 release. compact: text only; training draws "
+        "masks and sentence order, anew in every epoch. The flags for masking and "
+        "max_predictions_per_seq then apply to training. Not for NSP.",
+        choices=RECORD_FORMATS,
+    )
 
     def __post_init__(self) -> None:
         """Sets max_predictions_per_seq and dupe_factor if they are None; checks all values."""
-        for name, choices in (
-            ("record_format", RECORD_FORMATS),
-            ("sentence_objective", OBJECTIVES),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                raise AlbertError(
-                    f"`{name}` {value!r} is unknown; choose from {', '.join(choices)}."
-                )
+        super().__post_init__()
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", _DUPE_FACTORS[self.record_format])
-        for name, least in (
-            ("max_seq_length", 8), ("dupe_factor", 1), ("random_seed", 0)
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                value = getattr(self, name)
-                raise AlbertError(f"`{name}` is {value}; it must be at least {least}.")
-        if not 0 < self.masked_lm_prob < 1:
-            raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
-        for name in ("short_seq_prob", "repeat_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise AlbertError(f"`{name}` is {getattr(self, name)}, not between 0 and 1.")
         if self.max_predictions_per_seq is None:
             most = math.ceil(self.masked_lm_prob * self.max_seq_length)
             object.__setattr__(self, "max_predictions_per_seq", most)
-        if not 1 <= self.max_predictions_per_seq < self.max_seq_length:
+        if self.max_predictions_per_seq >= self.max_seq_length:
             raise AlbertError(
-                f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
-                f"1 and less than `max_seq_length`, {self.max_seq_length}."
+                f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be less "
+                f"than `max_seq_length`, {self.max_seq_length}."
             )
-        self.masking()  # Checks its options.
         objective = f"`sentence_objective`={self.sentence_objective}"
         is_nsp = self.sentence_objective == NSP
         if self.whole_sentences and is_nsp:

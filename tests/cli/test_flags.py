@@ -153,9 +153,6 @@ REFUSED = [
     ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=files",
                                    "--document_blank_lines=1"],
      "--document_blank_lines would be ignored"),
-    ("data_prep.create_pretraining_data", ["--input_file=a", "--random_next_sentence",
-                                           "--sentence_objective=sop"],
-     "--sentence_objective would be ignored"),
 ]  # fmt: skip
 
 
