@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _INPUT_ERROR = re.compile(r"IteratorGetNext\w*(\}\})?\]|Could not parse example input")
 #: A missing embedding or class, as operations on a CPU report it.
 _OUT_OF_RANGE = re.compile(r"indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+")
+#: See framing.check_lengths.
+_WRONG_LENGTHS = re.compile(r"(?<=ValueError: ).* is damaged at or after byte \d+")
 #: Records checked together.
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"
@@ -86,6 +88,11 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         # The others name the file themselves.
         if isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
             check()
+        if replaced := _WRONG_LENGTHS.search(str(error)):
+            raise AlbertError(
+                f"{replaced[0]}: it is not the file that this run has opened; put that one back, "
+                "or build or copy it again."
+            ) from error
         if isinstance(error, tf.errors.InvalidArgumentError):
             raise  # The records are good.
         raise AlbertError(

@@ -200,6 +200,13 @@ def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
         made.evaluate_now(EvalSpec(opened.eval_input_fn))
 
 
+def test_a_shard_that_was_replaced_by_another_is_named(tmp_path, shards):
+    opened, made = source(shards[0]), estimator(tmp_path)
+    write(shards[0], [1 << 40] * 10)  # Its records are longer.
+    with pytest.raises(AlbertError, match=r"train is damaged .* is not the file that this run"):
+        made.train(TrainSpec.of(opened, 4))
+
+
 def test_a_shard_that_is_gone_is_named(tmp_path, shards):
     opened = source(shards[0])
     shards[0].unlink()
