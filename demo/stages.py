@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, removal
 from albert_tf.io.locks import lock_output
 
 RECORD_FILE = "stage.json"
@@ -41,7 +41,7 @@ class Stage:
 
     Attributes:
       title: what it does.
-      folder: written by this stage alone; emptied if another command or other inputs made it.
+      folder: written by this stage alone; renamed if another command or other inputs made it.
       script: path of the script, from the project's root; or "-m", a module and its command.
       flags: its flags.
       inputs: files it reads. RECORD_FILE in another stage's folder stands for the whole folder.
@@ -92,8 +92,6 @@ def run_stages(stages: Sequence[Stage]) -> None:
     Raises:
       AlbertError: a command failed, or another process is running the stage.
     """
-    import tensorflow as tf  # Scripts answer --help without it.
-
     seconds_left = sum(stage.seconds for stage in stages)
     for number, stage in enumerate(stages, start=1):
         record_path = os.path.join(stage.folder, RECORD_FILE)
@@ -108,7 +106,8 @@ def run_stages(stages: Sequence[Stage]) -> None:
             # The lock lies beside the folder; the command takes its own lock inside.
             with lock_output(stage.folder, "running a stage"):
                 if record and record["fingerprint"] != fingerprint:
-                    tf.io.gfile.rmtree(stage.folder)
+                    former = removal.set_aside(stage.folder, "former")
+                    print(f"  The earlier results, of other inputs or settings: {former}")
                 files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
                 began = time.monotonic()
                 _run(stage)

@@ -13,7 +13,6 @@ fit, so neither cuts nor lengths tell their order.
 from __future__ import annotations
 
 import os
-import shutil
 
 from absl import flags
 
@@ -63,10 +62,9 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
       AlbertError: a command failed.
     """
     source = open_source(model)
-    vocabulary = os.path.join(output_dir, "vocabulary")
-    if os.path.isdir(vocabulary):
-        shutil.rmtree(vocabulary)
-    source.tokenizer().save(vocabulary)
+    tokenizer = source.tokenizer()
+    vocabulary = os.path.join(output_dir, f"vocabulary-{tokenizer.spec.sha256[:8]}")
+    tokenizer.save(vocabulary)
     # The weights as a file, so that other ones under the same name are evaluated again.
     weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import statistics
 from typing import Any
 
@@ -22,7 +21,7 @@ from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.io import files, folders
+from albert_tf.io import files, folders, removal
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
 from albert_tf.version import __version__
@@ -93,7 +92,8 @@ def make(
       AlbertError: there is no model, a file of a run is missing, or an evaluation failed.
     """
     folder = os.path.join(work_dir, name)
-    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.exists(folder):
+        removal.set_aside(folder, "former")
     report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
@@ -137,7 +137,8 @@ def make(
     target = os.path.join(pretrained.FOLDER, name)
     with folders.new_folder(f"{target}.new") as new:
         folders.copy_folder(folder, new)
-    shutil.rmtree(target, ignore_errors=True)
+    if os.path.exists(target):
+        removal.set_aside(target, "former")
     os.rename(f"{target}.new", target)
     return manifest
 

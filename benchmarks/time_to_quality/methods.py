@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, removal
 
 LOG_FILE = "log.txt"
 _PEER = os.path.join(os.path.dirname(__file__), "peer.py")
@@ -73,7 +73,8 @@ class Trial:
 def train_budget(trial: Trial) -> dict[str, Any]:
     """Trains as `--time_budget` plans."""
     began = time.monotonic()
-    shutil.rmtree(trial.folder, ignore_errors=True)
+    if os.path.exists(trial.folder):  # Of a trial that did not end in its time.
+        removal.set_aside(trial.folder, "unfinished")
     records = f"{trial.folder}/records"
     trial.run(
         [

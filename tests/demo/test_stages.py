@@ -91,10 +91,14 @@ def test_a_terminal_shows_the_newest_line_in_place(make, capfd, monkeypatch):
     assert output.endswith("\r\033[K  the end\r\033[K  done in 0 s\n")
 
 
-def test_another_command_empties_the_folder(make):
+def test_another_command_starts_in_a_new_folder_and_keeps_the_old_one(make, tmp_path, capfd):
     run_stages([make("a")])
+    (tmp_path / "a" / "mine").touch()
     run_stages([make("a", more="1")])
     assert runs(make("a")) == 1
+    assert not (tmp_path / "a" / "mine").exists()
+    assert (tmp_path / "a.former" / "mine").exists() and (tmp_path / "a.former" / "log").exists()
+    assert f"{tmp_path}/a.former" in capfd.readouterr().out
 
 
 def test_a_dependent_stage_runs_again_if_the_command_changes_but_not_the_time(make, tmp_path):
@@ -107,9 +111,8 @@ def test_a_dependent_stage_runs_again_if_the_command_changes_but_not_the_time(ma
     (tmp_path / "a" / RECORD_FILE).write_text(json.dumps({**record, "seconds": 1e6}))
     run_stages(both())
     assert runs(make("b")) == 1
-    (tmp_path / "b" / "mine").touch()
     run_stages(both(more="1"))
-    assert not (tmp_path / "b" / "mine").exists()
+    assert runs(make("b")) == 1 and (tmp_path / "b.former").exists()
 
 
 def test_scripts_import_this_copy_of_the_project(make):
