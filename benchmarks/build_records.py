@@ -33,6 +33,7 @@ from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.common import describe_machine, show_spread, spread
 from data_prep import pretraining_build
+from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
 
 #: Instances a second of the official builder by sequence length (77 and 20 predictions).
@@ -58,7 +59,7 @@ def build(text: str, length: int, dupe_factor: int, workers: int = 1) -> dict[st
     """Builds records of `text` once; their number, and the seconds it took."""
     source = Tokenizer.from_file(FLAGS.spm_model_file)
     options = PretrainingOptions(max_seq_length=length, dupe_factor=dupe_factor)
-    runner = functools.partial(pretraining_build.LocalRunner, num_workers=workers)
+    runner = functools.partial(LocalRunner, num_workers=workers)
     with tempfile.TemporaryDirectory() as folder:
         output = pretraining_build.Output(folder)
         children, wall, own = _children(), time.perf_counter(), time.process_time()

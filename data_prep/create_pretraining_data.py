@@ -40,8 +40,8 @@ from albert_tf.io import files
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.encoding import Context
+from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import (
-    LocalRunner,
     Output,
     Runner,
     build_pretraining_data,

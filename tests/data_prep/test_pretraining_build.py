@@ -18,7 +18,8 @@ from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
-from data_prep.pretraining_build import LocalRunner, Output, _Build
+from data_prep.local_runner import LocalRunner
+from data_prep.pretraining_build import Output, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
 from tests.support.corpora import SMALL, build, corpus, digests
@@ -52,7 +53,7 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path, text, v
     script = tmp_path / "script.py"
     script.write_text(
         "import functools, sys\n"
-        "from data_prep.pretraining_build import LocalRunner\n"
+        "from data_prep.local_runner import LocalRunner\n"
         "from albert_tf.tokenization.tokenizer import Tokenizer\n"
         "from data_prep.pretraining_build import Output, build_pretraining_data\n"
         "from data_prep.pretraining_options import PretrainingOptions\n"
