@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
 
@@ -137,20 +137,3 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 def _is_missing(flag: flags.Flag) -> bool:
     return flag.value is None and any(_NO_VALUE in str(v.message) for v in flag.validators)
-
-
-def run_command(commands: Mapping[str, tuple], usage: str) -> None:
-    """Runs the command that the first argument names; see `run`.
-
-    Args:
-      commands: arguments of `run` by the command's name.
-      usage: printed with --help, and before the error about an unknown command.
-    """
-    if sys.argv[1:2] and sys.argv[1] in commands:
-        run(*commands[sys.argv.pop(1)])
-    print(usage.strip())
-    if sys.argv[1:2] not in (["--help"], ["-h"]):
-        *others, last = commands
-        names = f"{', '.join(others)} or {last}" if others else last
-        print(f"error: the first argument must be {names}.", file=sys.stderr)
-        sys.exit(1)

@@ -33,9 +33,8 @@ MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
 #: Streams of random numbers.
 _PART, _SWAP, _WORDS, _REPLACEMENT, _RANDOM_ID = range(5)
-#: Of the random number of a word, this many of the lowest bits are replaced by the number of the
-#: word, and
-#: as many as _LENGTH_BITS above them decide the length of its span. The rest decides the order.
+#: Of the random number of a word, the number of the word replaces the lowest _WORD_BITS bits. The
+#: _LENGTH_BITS bits above them decide the length of its span, and the rest the order of the words.
 _WORD_BITS, _LENGTH_BITS = 16, 24
 
 

@@ -70,14 +70,6 @@ def check_no_device(path: str, what: str) -> None:
         )
 
 
-def check_folder(path: str) -> None:
-    """Raises AlbertError unless there is a folder at `path`."""
-    if not exists(path):
-        raise AlbertError(f"The folder {path} does not exist.")
-    if not isdir(path):
-        raise AlbertError(f"The folder {path} is a file; give a folder.")
-
-
 def check_pattern(pattern: str, what: str = "input file") -> None:
     """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
     # Python treats brackets and backslashes slightly differently from TensorFlow.

@@ -41,13 +41,6 @@ def check_text_file(path: str) -> None:
     files.check_file(path, "text file")
 
 
-def check_text_files(pattern: str) -> None:
-    """Raises AlbertError if a local path or glob matches nothing, or is a folder."""
-    if files.isdir(pattern):
-        check_text_file(pattern)
-    files.check_pattern(pattern)
-
-
 @contextlib.contextmanager
 def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
     """Yields a function that appends text to `path` (UTF-8), compressed according to its suffix.

@@ -14,7 +14,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import Rows, read_examples
 from albert_tf.io.files import is_valid_text
 from albert_tf.io.json_values import joined, parse_json, short_repr
-from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
+from albert_tf.io.text_files import COMPRESSED_SUFFIXES, read_lines
 
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
@@ -47,12 +47,6 @@ class TextExample:
     text_pair: str | None
     label: str | None
     where: str
-
-
-def check_table(path: str) -> None:
-    """Raises AlbertError unless there is a file at `path` with the name of a table."""
-    _kind(path)
-    check_text_file(path)
 
 
 def read_text_table(

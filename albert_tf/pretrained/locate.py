@@ -14,10 +14,9 @@ import re
 import urllib.parse
 
 from albert_tf import pretrained
-from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.huggingface import CONFIG, hub
-from albert_tf.huggingface.config import read_config
+from albert_tf.huggingface import hub
 from albert_tf.io import files
 from albert_tf.pretrained.archives import cache_folder, download, unpack
 
@@ -92,35 +91,6 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
     return path
 
 
-def find_local(name: str) -> str | None:
-    """Returns the path that `locate` returns for a name, None if it may have to download a model.
-
-    An archive is not unpacked.
-    """
-    if _is_bundled(name):
-        return os.path.join(pretrained.FOLDER, name)
-    return None if is_name(name) or not files.is_local(name) else name
-
-
-def local_config(name: str) -> AlbertConfig | None:
-    """Returns the configuration in a model's folder, without TensorFlow.
-
-    None if the model is not local, or its configuration is not directly in its folder.
-
-    Raises:
-      AlbertError: it is malformed, or of another architecture than ALBERT.
-    """
-    folder = find_local(name)
-    if folder is None or files.exists(os.path.join(folder, SAVED_MODEL)):
-        return None
-    # Ours first: beside it, config.json may belong to something else.
-    for file, read in ((CONFIG_FILE, AlbertConfig.from_json), (CONFIG, read_config)):
-        path = os.path.join(folder, file)
-        if files.exists(path):
-            return read(path)
-    return None
-
-
 def is_name(path: str) -> bool:
     """Returns whether `locate` looks for a model elsewhere than at a path."""
     if not files.is_local(path):
@@ -137,12 +107,6 @@ def check_model(path: str) -> None:
     """
     if path != pretrained.NONE and not _is_known(path):
         raise no_model(path)
-
-
-def check_vocabulary(path: str) -> None:
-    """Checks the path of a vocabulary, or the name of a model that has one; see `check_model`."""
-    if not _is_known(path):
-        files.check_file(path, "vocabulary")
 
 
 def _is_known(path: str) -> bool:

@@ -136,7 +136,9 @@ def ensemble(
             raise AlbertError(f"{folder} lacks {missing[0]}, which others of `run_dirs` have.")
     if not names:
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
-    for name in names:
+    from albert_tf.tasks.squad.answers import FILES
+
+    for name in {*names, *(FILES if "predictions.json" in names else ())}:
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
         if name.endswith(".tsv"):

@@ -11,8 +11,8 @@ For the flags of a command, add --help after it.
 
 from __future__ import annotations
 
-from albert_tf.cli import script
 from benchmarks.bundled_model import finetune, heldout, make
+from benchmarks.subcommands import run_command
 
 #: What `script.run` takes, by the first argument.
 COMMANDS = {
@@ -22,4 +22,4 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    script.run_command(COMMANDS, __doc__)
+    run_command(COMMANDS, __doc__)

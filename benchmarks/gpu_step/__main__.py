@@ -37,8 +37,8 @@ def main() -> None:
 
 
 def _main_with_tensorflow() -> None:
-    from albert_tf.cli import script
     from benchmarks.gpu_step import checkpoint, emit
+    from benchmarks.subcommands import run_command
 
     commands = {
         "emit": (emit.main, emit.define_flags),
@@ -48,7 +48,7 @@ def _main_with_tensorflow() -> None:
         "run": (),
         "pretrain": (),
     }
-    script.run_command(commands, __doc__)
+    run_command(commands, __doc__)
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from benchmarks.common import add_lines, describe_machine, markdown, read_lines, show_spread, spread
 from benchmarks.peers.protocol import Peer, PeerError
+from benchmarks.subcommands import run_command
 
 RESULTS_FILE = "results.jsonl"
 _OURS, _TORCH = "answers", "answers_torch"
@@ -249,4 +249,4 @@ def _table() -> None:
 COMMANDS = {"run": (_run, _define_run_flags), "table": (_table, _define_table_flags)}
 
 if __name__ == "__main__":
-    script.run_command(COMMANDS, __doc__)
+    run_command(COMMANDS, __doc__)

@@ -11,8 +11,8 @@ For the flags of a command, add --help after it. docs/reproduction.md says what 
 
 from __future__ import annotations
 
-from albert_tf.cli import script
 from benchmarks.paper import corpus, figure1, run, speed
+from benchmarks.subcommands import run_command
 
 #: What `script.run` takes, by the first argument.
 COMMANDS = {
@@ -25,7 +25,7 @@ COMMANDS = {
 
 def main() -> None:
     """Runs the command that the first argument names."""
-    script.run_command(COMMANDS, __doc__)
+    run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ import time
 
 from absl import flags
 
-from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from benchmarks.common import add_lines, describe_machine, read_lines, save_figure
 from benchmarks.random_step import PRECISIONS
+from benchmarks.subcommands import run_command
 from benchmarks.time_to_quality.methods import LOG_FILE, METHODS, Trial
 
 RESULTS_FILE = "results.jsonl"
@@ -107,4 +107,4 @@ def _plot() -> None:
 COMMANDS = {"run": (_run, _define_run_flags), "plot": (_plot, _define_plot_flags)}
 
 if __name__ == "__main__":
-    script.run_command(COMMANDS, __doc__)
+    run_command(COMMANDS, __doc__)

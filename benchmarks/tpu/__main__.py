@@ -27,7 +27,6 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
@@ -36,6 +35,7 @@ from albert_tf.modeling.flops import PASSES, forward_flops
 from benchmarks.common import add_lines, markdown, read_lines
 from benchmarks.random_step import predictions_of
 from benchmarks.step_programs import PRETRAINING, STAGES, TASKS, TRAIN, Step
+from benchmarks.subcommands import run_command
 
 #: For the compiler: the smallest slice that it describes, and how the cores of a chip are used;
 #: "megacore" makes one device of both. TensorFlow's runtime does not serve v6e.
@@ -238,4 +238,4 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    script.run_command(COMMANDS, __doc__)
+    run_command(COMMANDS, __doc__)

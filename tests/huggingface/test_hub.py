@@ -77,7 +77,7 @@ def snapshot(server, tmp_path):
 
 def test_without_the_library_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for call in (locate.locate, locate.check_model, locate.check_vocabulary):
+    for call in (locate.locate, locate.check_model):
         with pytest.raises(
             AlbertError, match=r"no file or folder ab/cd\. If it .* install hugging"
         ):

@@ -16,7 +16,7 @@ from albert_tf.data.manifest import Manifest, find_shards
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.io import files
-from albert_tf.io.text_files import check_text_files, read_lines
+from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import find_checkpoint, model_folder
@@ -182,7 +182,6 @@ def test_pipes_and_devices_are_no_input(tmp_path, kind):
         files.check_pattern,
         files.expand_globs,
         files.read_bytes,
-        check_text_files,
         find_shards,
         SafetensorsFile,
         lambda path: list(read_lines(path)),

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HELD_OUT = str(ROOT / "benchmarks/data/books_heldout.txt.gz")
 MEGABYTES = 12
 #: At least; always predicting the most frequent piece has 0.07 on held-out text.
-MASKED_LM_ACCURACY = {"albert_tiny_books": 0.3, "albert_small_books": 0.45}
+MASKED_LM_ACCURACY = {"albert_tiny_books": 0.33, "albert_small_books": 0.47}
 
 
 @pytest.fixture(scope="module", params=pretrained.bundled_names())

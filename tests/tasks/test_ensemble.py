@@ -99,6 +99,9 @@ def test_questions_of_2_0_are_left_unanswered_above_the_threshold(make, squad_ru
     assert read("null_odds.json") == {"q1": -1.5, "q2": 1.0}
     assert read("predictions.json") == {"q1": "two", "q2": ""}
     assert texts(read("nbest_predictions.json")["q1"]) == [("two", 0.65), ("one", 0.35)]
+    (tmp_path / "out/predictions.json").unlink()
+    done = make()
+    assert done.returncode == 1 and " already exists" in done.stderr
     assert make("--null_score_diff_threshold=-2", "--overwrite").returncode == 0
     assert read("predictions.json") == {"q1": "", "q2": ""}
 

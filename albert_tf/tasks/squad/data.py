@@ -234,20 +234,6 @@ def _row_answers(answers: Any, where: str) -> list[Any]:
     return [{"text": x, "answer_start": 0} if isinstance(x, str) else x for x in answers]
 
 
-def read_contexts(path: str) -> dict[str, list[str]]:
-    """Reads the paragraphs of each article in a SQuAD file of either version, by its title.
-
-    Raises:
-      AlbertError: the file is missing, not JSON or not in SQuAD's layout.
-    """
-    articles: dict[str, list[str]] = {}
-    for article, where in _objects(files.read_object(path, "SQuAD file"), "data", path):
-        contexts = articles.setdefault(_field(article, "title", str, where), [])
-        for paragraph, paragraph_where in _objects(article, "paragraphs", where):
-            contexts.append(_field(paragraph, "context", str, paragraph_where))
-    return articles
-
-
 def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
     """Finds an answer in the context; returns its characters [start, end).
 

@@ -1,6 +1,5 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import json
 
 import pytest
 
@@ -10,7 +9,6 @@ from albert_tf.tasks.squad.data import (
     Answer,
     Question,
     answer_span,
-    read_contexts,
     read_squad,
     row_questions,
 )
@@ -128,18 +126,6 @@ def test_an_answer_that_is_not_in_the_context_is_an_error():
     question = Question("q", "?", "one two three", (answer,), False, "data.json: question q")
     with pytest.raises(AlbertError, match=r"data\.json: question q: the answer 'four' is not in"):
         answer_span(question, answer)
-
-
-def test_contexts_are_read_by_the_title_of_their_article(tmp_path):
-    path = tmp_path / "squad.json"
-    data = [("A", ["one", "two"]), ("B", ["three"]), ("A", ["four"])]
-    articles = [{"title": t, "paragraphs": [{"context": c} for c in texts]} for t, texts in data]
-    path.write_text(json.dumps({"data": articles}))
-    assert read_contexts(str(path)) == {"A": ["one", "two", "four"], "B": ["three"]}
-    del articles[1]["title"]
-    path.write_text(json.dumps({"data": articles}))
-    with pytest.raises(AlbertError, match=r"data\[1\] lacks 'title'"):
-        read_contexts(str(path))
 
 
 def test_rows_give_the_questions_of_files():
