@@ -25,7 +25,7 @@ import zlib
 from typing import BinaryIO
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.io import files, storage
+from albert_tf.io import files, removal, storage
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 
@@ -119,7 +119,8 @@ def _receive(url: str, path: str) -> None:
         with open(part, "ab") as f:
             with contextlib.suppress(OSError):  # Some mounts have no locks.
                 fcntl.flock(f, fcntl.LOCK_EX)
-            if os.path.exists(path):  # Downloaded by another process, whose file this now is.
+            if os.path.exists(path):  # Another process has just completed it.
+                removal.remove_files(os.path.dirname(part), [os.path.basename(part)])
                 return
             if not version or f.tell() > total:
                 _clear(f)
