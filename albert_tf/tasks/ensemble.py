@@ -138,7 +138,7 @@ def ensemble(
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
     from albert_tf.tasks.squad.answers import FILES
 
-    for name in {*names, *(FILES if "predictions.json" in names else ())}:
+    for name in [*names, *(FILES if "predictions.json" in names else ())]:
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
         if name.endswith(".tsv"):
