@@ -180,7 +180,6 @@ def stages(out: str) -> list[Stage]:
             "export_tfhub.py",
             {
                 "albert_directory": classifier,
-                "export_type": "classifier",
                 "export_path": f"{out}/export/authors",
                 "overwrite": True,
             },

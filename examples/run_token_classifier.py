@@ -203,7 +203,7 @@ class TokenClassificationTask(FineTuningTask):
     def _probes(self, model: AlbertTagger) -> list[Probe]:
         """Returns probes that check the export."""
         predict, probes = functools.partial(self.predict, model), []
-        for length, texts in text_batches():
+        for texts in text_batches():
             sentences = [Sentence(text.split()) for text in texts]
             outputs = self.encode(sentences, "probes", labelled=False).outputs(predict)
             words = [len(text.split()) for text in texts]
@@ -212,7 +212,7 @@ class TokenClassificationTask(FineTuningTask):
                 for row, count in zip(self._words(outputs, "predicted"), words)
             ]
             expected = {"tags": np.stack([as_bytes(row) for row in tags])}
-            probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
+            probes.append(Probe({"sentences": as_bytes(texts)}, expected))
         return probes
 
 

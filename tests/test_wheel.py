@@ -134,7 +134,7 @@ def test_fine_tuning_command_of_the_readme_runs_and_its_model_is_exported(instal
     classified = installed("albert", *shlex.split(command)).stdout.splitlines()
     assert [line.split("  ")[-1][:4] for line in classified] == ["The ", "She "]
     exported = installed(
-        "albert", "export", "--export_type=classifier", "--albert_directory=runs/authors",
+        "albert", "export", "--albert_directory=runs/authors",
         "--export_path=exports/authors",
     )  # fmt: skip
     assert "Checked in a fresh process" in exported.stdout

@@ -27,13 +27,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.hub import export_encoder
-from albert_tf.export.id_formats import interpreter_class, lite_format
+from albert_tf.export.id_formats import TFLITE
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.export import export_ids, export_task
+from albert_tf.tasks.export import ENCODER_TYPE, export_model
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -149,7 +148,7 @@ def outputs(folder: Path) -> dict[str, np.ndarray]:
     results = {f"encoder/{name}": encoded[name] for name in ("pooled_output", "sequence_output")}
     classify = tf.saved_model.load(str(folder / "classifier"))
     results["classifier"] = classify(list(TEXTS))["probabilities"]
-    lite = interpreter_class()(str(folder / "lite.tflite")).get_signature_runner()(**inputs)
+    lite = tf.lite.Interpreter(str(folder / "lite.tflite")).get_signature_runner()(**inputs)
     results |= {f"lite/{name}": value for name, value in lite.items()}
     return {name: np.asarray(value) for name, value in results.items()}
 
@@ -169,14 +168,13 @@ def write(folder: Path) -> None:
             folder / "run_end.npz", **train(folder / "records/compact", work / "whole")
         )
         run = ModelFolder(str(work / "whole"))
-        export_encoder(run, str(folder / "encoder"), with_heads=False)
-        export_ids(run, None, str(work / "lite"), lite_format("none"))
+        export_model(run, str(folder / "encoder"), export_type=ENCODER_TYPE)
+        export_model(run, str(work / "lite"), file_format=TFLITE)
         shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
         tokenizer = Tokenizer.from_file(str(work / "small.model"))
         spec = ClassificationSpec(("no", "yes", "maybe"), LENGTH)
         write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
-        trained = ModelFolder(str(work / "classifier"))
-        export_task(TextClassificationTask, trained, str(folder / "classifier"))
+        export_model(ModelFolder(str(work / "classifier")), str(folder / "classifier"))
     np.savez_compressed(folder / "expected.npz", **outputs(folder))
 
 

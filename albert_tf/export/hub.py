@@ -25,12 +25,10 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.saved_model import (
     Export,
     Outputs,
     ReusableSavedModel,
-    export_in,
     input_specs,
     serving_signature,
     strings,
@@ -42,7 +40,6 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
-from albert_tf.training.specs import FLOAT32
 
 ENCODER = Kind(
     "ALBERT encoder",
@@ -143,30 +140,28 @@ def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
     heads = model if isinstance(model, AlbertPretrainer) else None
     encoder, probes = model.encoder if heads else model, []
     for inputs in probe_batches(model.config):
-        rows, length = inputs["input_mask"].shape
-        label = f"{length} pieces"
-        outputs = _arrays(encoder(inputs))
-        expected = {**outputs, "default": outputs["pooled_output"]}
-        probes.append(Probe(inputs, expected, length=label))
+        expected = arrays(encoder(inputs))
+        probes.append(Probe(inputs, {**expected, "default": expected["pooled_output"]}))
         if heads:
+            rows, length = inputs["input_mask"].shape
             positions = np.arange(rows * 3, dtype=np.int32).reshape([rows, 3]) % (length // 2)
             with_positions = {**inputs, "masked_lm_positions": positions}
-            outputs = heads(with_positions)
+            outputs = arrays(heads(with_positions))
             for name, taken in (("mlm", with_positions), ("sop", inputs)):
-                logits = {f"{name}_logits": outputs[f"{name}_logits"].numpy()}
-                probes.append(Probe(taken, logits, name, label))
+                logits = f"{name}_logits"
+                probes.append(Probe(taken, {logits: outputs[logits]}, name))
     return probes
 
 
-def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Returns outputs as arrays; the entries of lists become name/0, name/1, …"""
-    arrays = {}
+    found = {}
     for name, value in outputs.items():
         if isinstance(value, list):
-            arrays.update({f"{name}/{i}": entry.numpy() for i, entry in enumerate(value)})
+            found.update({f"{name}/{i}": entry.numpy() for i, entry in enumerate(value)})
         else:
-            arrays[name] = value.numpy()
-    return arrays
+            found[name] = value.numpy()
+    return found
 
 
 def encoder_export(
@@ -178,17 +173,18 @@ def encoder_export(
     albert_config.json beside it let load_pretrained read the SavedModel.
     """
     root, signatures = build_encoder(model)
-    assets = {"config_file": (CONFIG_FILE, _json(model.config.to_dict()))}
+    assets = {"config_file": (CONFIG_FILE, json_bytes(model.config.to_dict()))}
     if tokenizer:
         spec = tokenizer.spec
         root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
         name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
         assets[name] = (spec.model_file, tokenizer.data)
-        assets["tokenizer_file"] = (SPEC_FILE, _json(spec.to_dict()))
+        assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
     return Export(ENCODER, root, signatures, encoder_probes(model), assets)
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Returns a value as JSON."""
     return json.dumps(value, indent=2, sort_keys=True).encode()
 
 
@@ -256,41 +252,13 @@ def build_preprocessor(
     return root, {"serving_default": serving}
 
 
-def export_preprocessor(
-    source: ModelFolder, path: str, seq_length: int, overwrite: bool = False
-) -> None:
-    """Writes the preprocessor SavedModel of a model; see `build_preprocessor`."""
-    tokenizer = source.config_and_tokenizer()[1]
+def preprocessor_export(tokenizer: Tokenizer, seq_length: int) -> Export:
+    """Returns the export of a preprocessor, see `build_preprocessor`, with probes."""
     root, signatures = build_preprocessor(tokenizer, seq_length)
     probes = []
-    for length, texts in text_batches():
+    for texts in text_batches():
         encoded = tokenizer.encode_batch(texts)
         sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
         expected = pad_sequences(tokenizer, sequences, length=seq_length)
-        probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
-    export = Export(PREPROCESSOR, root, signatures, probes)
-    source.publish(export, path, tokenizer, overwrite=overwrite)
-
-
-def export_encoder(
-    source: ModelFolder,
-    path: str,
-    with_heads: bool,
-    overwrite: bool = False,
-    precision: str = FLOAT32,
-) -> None:
-    """Writes the encoder SavedModel of a model to `path`, on request with `.mlm` and `.sop`.
-
-    `precision` is one of PRECISIONS; on `overwrite` see folders.new_folder.
-    """
-    config, tokenizer = source.config_and_tokenizer()
-    model_class = AlbertPretrainer if with_heads else AlbertEncoder
-    model = model_class(config, dtype="float32")
-    source.load(model)
-    export = export_in(
-        precision,
-        model,
-        lambda dtype: model_class(config, dtype),
-        lambda m: encoder_export(m, tokenizer),
-    )
-    source.publish(export, path, tokenizer, model, overwrite)
+        probes.append(Probe({"sentences": as_bytes(texts)}, expected))
+    return Export(PREPROCESSOR, root, signatures, probes)

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.config import AlbertConfig
-from albert_tf.tokenization.tokenizer import TokenizerSpec
 from albert_tf.version import __version__
 
 CARD_FILE = "README.md"
+_TO_BE_FILLED_IN = {
+    "To be filled in": "What the model is meant for, what its training text may be used for, and "
+    "whom its errors and biases may harm, is recorded nowhere beside the weights; write it here."
+}
 
 
 class Kind(NamedTuple):
@@ -23,98 +24,55 @@ class Kind(NamedTuple):
     example: str
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelFacts:
-    """Facts about a model for its card; unknown ones are empty.
+def model_card(kind: Kind, name: str, sections: Mapping[str, Any]) -> str:
+    """Returns the card of an export as Markdown.
 
-    Attributes:
+    Args:
+      kind: of the export.
       name: of the export.
-      config: of the model; None for a preprocessor.
-      parameters: number of parameters.
-      tokenizer: specification of the tokenizer.
-      origin: a sentence on the source of the weights.
-      task: the task of a fine-tuned model, as in task.json.
-      training: settings, as in run_config.json.
-      data: as in RecordSource.description.
-      evaluation: metrics by name, as in eval_results.json.
-      use: the intended use, the rights in the training text, the harm that errors may do.
+      sections: by title, Markdown or a dict of facts, possibly nested; empty ones are left out.
+        Without the section "Use" the card asks for it.
     """
-
-    name: str
-    config: AlbertConfig | None = None
-    parameters: int = 0
-    tokenizer: TokenizerSpec | None = None
-    origin: str = ""
-    task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    use: str = ""
-
-
-def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
-    """Returns the card as Markdown.
-
-    `signatures` are concrete functions, and `check` the result of the self-check in sentences.
-    """
-    sections = [
-        f"# {kind.title}: {facts.name}",
+    parts = [
+        f"# {kind.title}: {name}",
         f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
-        f"```python\n{kind.example.format(name=facts.name)}\n```",
+        f"```python\n{kind.example.format(name=name)}\n```",
     ]
+    for title, content in {**sections, **({} if "Use" in sections else _TO_BE_FILLED_IN)}.items():
+        if isinstance(content, Mapping):
+            content = "\n".join(_table(("", ""), list(_rows(content)))) if content else ""
+        if content:
+            parts += [f"## {title}", content]
+    return "\n\n".join(parts) + "\n"
+
+
+def signature_table(signatures: Mapping[str, Any]) -> str:
+    """Returns the inputs and outputs of concrete functions by name as a table in Markdown."""
     rows = [
         (f"`{name}`", _specs(_inputs(function)), _specs(function.structured_outputs))
         for name, function in signatures.items()
     ]
-    if rows:
-        sections += ["## Signatures", _markdown_table(("signature", "inputs", "outputs"), rows)]
-    model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
-    sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
-    sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})
-    sections += _section("Task", facts.task)
-    if facts.origin:
-        sections += ["## Training", facts.origin]
-        if not facts.training:
-            sections.append("How they were trained is not recorded beside the weights.")
-        sections += _section("Settings", facts.training, "###")
-        sections += _section("Data", facts.data, "###")
-    sections += _section("Evaluation", facts.evaluation)
-    sections += ["## Check", check]
-    if facts.use:
-        sections += ["## Use", facts.use]
-    else:
-        sections += [
-            "## To be filled in",
-            "What the model is meant for, what its training text may be used for, and whom its "
-            "errors and biases may harm, is recorded nowhere beside the weights; write it here.",
-        ]
-    return "\n\n".join(sections) + "\n"
+    return "\n".join(_table(("signature", "inputs", "outputs"), rows))
 
 
-def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[str]:
-    rows = list(_rows(values))
-    return [f"{level} {title}", _markdown_table(("", ""), rows)] if rows else []
-
-
-def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Returns nested values as rows, without empty ones, and paths without their folders."""
-    rows = []
+def _rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yields nested values as rows, without empty ones."""
     for key, value in values.items():
-        name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            rows += _rows(value, f"{name}: ")
-        elif isinstance(value, (list, tuple)):
-            rows.append((name, ", ".join(_cell(entry) for entry in value)))
-        elif value is not None and value != "":
-            rows.append((name, _cell(value)))
-    return [row for row in rows if row[1]]
+            yield from _rows(value, f"{prefix}{key}: ")
+        elif cell := _cell(value):
+            yield f"{prefix}{key}", cell
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return " ".join(_cell(entry) for entry in value.values())
+        return " ".join(map(_cell, value.values()))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_cell, value))
     text = str(value)
     # Folders of the machine that trained the model are private.
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) or "://" in text else text
@@ -134,9 +92,7 @@ def _specs(specs: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown, without a line end; `head` has the titles of the columns."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
-    )
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields the lines of a table in Markdown; `head` has the titles of the columns."""
+    for line in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"

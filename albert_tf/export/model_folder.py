@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A folder with a model to export, and the facts that its files record."""
+"""A folder with a model to export, and what its files record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import CARD_FILE, ModelFacts
+from albert_tf.export.model_card import CARD_FILE
 from albert_tf.export.saved_model import Export, publish
 from albert_tf.io import files, folders
 from albert_tf.io.log import log
@@ -46,12 +46,13 @@ class ModelFolder:
     Attributes:
       path: the folder that `given` leads to.
       weights: the path to load the weights from.
+      lower_case: as given.
     """
 
     def __init__(
         self, given: str, checkpoint_name: str | None = None, lower_case: bool | None = None
     ) -> None:
-        self.given, self._lower_case = given, lower_case
+        self.given, self.lower_case = given, lower_case
         self.path = model_folder(locate(given.rstrip("/")))
         self.weights = os.path.join(self.path, checkpoint_name) if checkpoint_name else self.path
 
@@ -61,7 +62,7 @@ class ModelFolder:
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
         """Returns both; raises AlbertError if one of them is missing, or they do not match."""
-        config, tokenizer = self._source.config(), self._source.tokenizer(self._lower_case)
+        config, tokenizer = self._source.config(), self._source.tokenizer(self.lower_case)
         for value, what in (
             (config, CONFIG_FILE),
             (tokenizer, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)"),
@@ -86,38 +87,37 @@ class ModelFolder:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
         log.info(load_weights(self._source, model.named_weights(), whole=True))
 
-    def facts(self, path: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
-        """Collects the facts that the files beside the weights record, for an export at `path`.
+    def sections(self, tokenizer: Tokenizer, model: AlbertModel | None) -> dict[str, Any]:
+        """Returns the sections of a model card that the files beside the weights record.
 
         A preprocessor has no model.
         """
-        # TensorFlow Serving's versions are numbers: models/rte/1.
-        parts = path.rstrip("/").rsplit("/", 2)
-        name = "/".join(parts[-2:] if parts[-1].isdecimal() else parts[-1:])
+        vocabulary = {"Vocabulary": tokenizer.spec.to_dict()}
         if model is None:
-            return ModelFacts(name, tokenizer=tokenizer.spec)
+            return vocabulary
 
         def read(file: str) -> dict[str, Any]:
             path = find_beside(self.weights, file)
             return files.read_object(path) if path else {}
 
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
-        if not (isinstance(run, dict) and isinstance(train, dict)):
-            run, train = {}, {}
-        results = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
+        settings = {}
+        if isinstance(run, dict) and isinstance(train, dict):
+            settings = {**run, **{k: v for k, v in train.items() if k == "max_steps"}}
+        parameters = sum(int(tf.size(weight)) for weight in model.named_weights().values())
         # Downloaded models lie in folders without a telling name.
         weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
-        return ModelFacts(
-            name,
-            model.config,
-            sum(int(tf.size(weight)) for weight in model.named_weights().values()),
-            tokenizer.spec,
-            origin=f"The weights are those of `{weights}`.",
-            task=read(TASK_FILE),
-            training={**run, **{k: v for k, v in train.items() if k == "max_steps"}},
-            data=read(TRAINING_DATA),
-            evaluation={} if self.is_one_of_several else results,
-        )
+        unknown = "" if settings else " How they were trained is not recorded beside them."
+        results = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
+        return {
+            "Model": {"parameters": f"{parameters:,}", **model.config.to_dict()},
+            **vocabulary,
+            "Task": read(TASK_FILE),
+            "Training": f"The weights are those of `{weights}`.{unknown}",
+            "Settings": settings,
+            "Data": read(TRAINING_DATA),
+            "Evaluation": {} if self.is_one_of_several else results,
+        }
 
     def publish(
         self,
@@ -127,14 +127,17 @@ class ModelFolder:
         model: AlbertModel | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Writes a checked SavedModel with a card to a new folder.
+        """Writes a checked export with a card to a new folder.
 
         Raises:
           AlbertError: `path` exists and `overwrite` (see folders.new_folder) is not given, or the
             check failed.
         """
+        # TensorFlow Serving's versions are numbers: models/rte/1.
+        parts = path.rstrip("/").rsplit("/", 2)
+        name = "/".join(parts[-2:] if parts[-1].isdecimal() else parts[-1:])
         with folders.new_folder(path, overwrite, self.path) as folder:
-            difference = publish(export, folder, self.facts(path, tokenizer, model))
-        log.info(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
+            difference = publish(export, folder, name, self.sections(tokenizer, model))
+        log.info(f"The {export.kind.title} is in {path}; {CARD_FILE} there describes it.")
         other = "" if export.precision == FLOAT32 else " from those in float32"
         log.info(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

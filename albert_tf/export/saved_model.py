@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds, writes, checks and describes SavedModels."""
+"""Builds SavedModels; writes, checks and describes exports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
+from albert_tf.export.model_card import CARD_FILE, Kind, model_card, signature_table
 from albert_tf.export.self_check import REPORT_FILE, TOLERANCE, Probe, self_check
 from albert_tf.io import files
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
-#: Precisions of SavedModels, and the largest difference from float32, see `self_check`: for
-#: bfloat16 ten times what was measured. float16 would need a GPU and care with large values.
-PRECISIONS = {FLOAT32: TOLERANCE, BFLOAT16: 0.25}
+INT8 = "int8"
+#: Precisions of exports, and the largest difference from float32, see `self_check`: at least ten
+#: times what was measured. float16 would need a GPU and care with large values.
+PRECISIONS = {FLOAT32: TOLERANCE, BFLOAT16: 0.25, INT8: 0.5}
 
 #: Returns outputs by name, from the model's inputs by name and `training`.
 Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]]
@@ -75,17 +76,24 @@ def serving_signature(
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """A SavedModel to write, see `publish`.
+    """An export to write, see `publish`.
 
-    Its signatures are concrete functions, or functions with one signature. On assets see
-    `write_saved_model`; the precision is one of PRECISIONS.
+    Attributes:
+      kind: its title and example.
+      root: the object of a SavedModel; None for other formats.
+      signatures: concrete functions, or functions with one signature, by name.
+      probes: calls that check it.
+      assets: of a SavedModel, (file name, content) by the root's attribute.
+      files: further files: content by name.
+      precision: one of PRECISIONS.
     """
 
     kind: Kind
-    root: ReusableSavedModel
+    root: ReusableSavedModel | None
     signatures: Mapping[str, Any]
     probes: Sequence[Probe]
     assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     precision: str = FLOAT32
 
 
@@ -95,7 +103,7 @@ def export_in(
     build: Callable[[str], AlbertModel],
     export: Callable[[AlbertModel], Export],
 ) -> Export:
-    """Returns the export of a float32 model in one of PRECISIONS, to be compared with float32.
+    """Returns the SavedModel of a float32 model in a precision, to be compared with float32.
 
     `build` makes another such model in a precision, and `export` the export of a model.
     """
@@ -125,11 +133,11 @@ def write_saved_model(
         tf.saved_model.save(root, folder, dict(signatures))
 
 
-def publish(export: Export, folder: str, facts: ModelFacts) -> float:
-    """Saves an export, checks it in a fresh process, and adds the report and the model card.
+def publish(export: Export, folder: str, name: str, sections: Mapping[str, Any]) -> float:
+    """Writes an export, checks it in a fresh process, and adds the report and the model card.
 
-    Returns the largest difference between the outputs of SavedModel and model. The caller renames
-    the temporary folder when it is complete.
+    Returns the largest difference between the outputs of export and model. The caller renames the
+    temporary folder when it is complete. On `name` and `sections` see `model_card`.
 
     Raises:
       AlbertError: their outputs differ too much.
@@ -138,21 +146,24 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
         name: f if hasattr(f, "structured_outputs") else f.get_concrete_function()
         for name, f in export.signatures.items()
     }
-    write_saved_model(export.root, concrete, folder, export.assets)
+    if export.root is not None:
+        write_saved_model(export.root, concrete, folder, export.assets)
+    for file, content in export.files.items():
+        files.write_bytes(os.path.join(folder, file), content)
     report = self_check(folder, export.probes, PRECISIONS[export.precision])
     files.write_json(os.path.join(folder, REPORT_FILE), report)
-    largest = max(max(probe["largest_difference"].values()) for probe in report["probes"])
-    ran = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    largest = report["largest_difference"]
+    ran = ", ".join(f"{library} {version}" for library, version in report["versions"].items())
     check = (
-        f"Loaded in a fresh process ({ran}) and called {len(report['probes'])} times, with two "
-        f"batch sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of "
-        f"their largest value (`{REPORT_FILE}`)."
+        f"Loaded in a fresh process ({ran}) and called {len(export.probes)} times, with two batch "
+        f"sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of their "
+        f"largest value (`{REPORT_FILE}`)."
     )
     if export.precision != FLOAT32:
         check += (
-            f" The SavedModel computes in {export.precision} and the model in float32, so this is "
-            "the error of that precision. Inputs and outputs keep their types."
+            f" The export computes in {export.precision} and the model in float32, so this is the "
+            "error of that precision. Inputs and outputs keep their types."
         )
-    card = model_card(export.kind, concrete, facts, check)
-    files.write_text(os.path.join(folder, CARD_FILE), card)
+    sections = {"Signatures": signature_table(concrete), "Check": check, **sections}
+    files.write_text(os.path.join(folder, CARD_FILE), model_card(export.kind, name, sections))
     return largest

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import os
 import subprocess
 import sys
@@ -17,11 +17,12 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
-from albert_tf.io import files, folders
+from albert_tf.io import folders
 
 #: The report, beside the model.
 REPORT_FILE = "self_check.json"
-#: Largest difference, relative to an output's largest value, or to 1 if that is smaller.
+#: Largest difference of exact exports, relative to an output's largest value, or to 1 if that is
+#: smaller.
 TOLERANCE = 1e-4
 #: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
 #: tokenizer treats specially.
@@ -37,93 +38,90 @@ _LONG = 40
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A call of a SavedModel, and its expected outputs.
+    """A call of an export, and its expected outputs.
 
     Attributes:
       inputs: arrays by name; strings as bytes.
-      expected: the model's outputs by name; the entries of a list as name/0, name/1, … The
-        SavedModel may have further outputs.
-      attribute: the root's attribute to call; "" for the root itself.
-      length: of the inputs, with its unit, for the report.
+      expected: the model's outputs by name; the entries of a list as name/0, name/1, … The export
+        may have further outputs.
+      attribute: the attribute of the SavedModel's root to call; "" for the root itself.
     """
 
     inputs: Mapping[str, np.ndarray]
     expected: Mapping[str, np.ndarray]
     attribute: str = ""
-    length: str = ""
 
 
 def self_check(
     folder: str, probes: Sequence[Probe], tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
-    """Loads a SavedModel in a fresh process with tensorflow_hub, and compares its outputs.
+    """Loads an export in a fresh process, and compares its outputs.
 
     Floats may differ by the tolerance. Strings and integers must be equal, unless the tolerance is
     larger than TOLERANCE: then labels and answers of almost the same score may change places.
 
     Returns:
-      The report, as JSON values: `versions`, `tolerance`, and for each of `probes` `called`,
-      `batch_size`, `length`, `largest_difference` by output and, of strings and integers that need
-      not be equal, `equal`, the share of those that are.
+      The report, as JSON values: `versions`, `tolerance`, `largest_difference` of floats, and for
+      each of `probes` `called`, the shapes of `inputs`, and `differences` by output: of strings and
+      integers, the share that is not equal.
 
     Raises:
       AlbertError: it cannot be loaded or called, or its outputs differ.
     """
-    outputs, versions = _run(folder, probes)
-    rows = []
+    outputs = _run(folder, probes)
+    largest, rows = 0.0, []
     for number, probe in enumerate(probes):
-        called = probe.attribute or "the model"
-        differences, equal = {}, {}
+        called, differences = probe.attribute or "the model", {}
         for name, expected in probe.expected.items():
-            found = outputs.get(f"{number}/{name}")
-            exact = tolerance <= TOLERANCE or expected.dtype.kind == "f"
-            if not exact and found is not None and found.shape == expected.shape:
-                equal[name] = float(np.mean(found == expected))
-                continue
-            difference = _difference(found, expected)
-            if difference is None or not difference <= tolerance:
-                what = "other values" if difference is None else f"a difference of {difference:.2g}"
+            difference = _difference(outputs.get(f"{number}/{name}"), expected)
+            is_float = expected.dtype.kind == "f"
+            limit = tolerance if is_float else float(tolerance > TOLERANCE)
+            if not difference <= limit:  # Also of NaN.
+                what = f"a difference of {difference:.2g}" if is_float else "other values"
                 raise AlbertError(
-                    f"The SavedModel's outputs differ from the model's: {called} has {what} in "
+                    f"The export's outputs differ from the model's: {called} has {what} in "
                     f"{name!r}; nothing was written."
                 )
+            largest = max(largest, difference) if is_float else largest
             differences[name] = difference
-        rows.append(
-            {
-                "called": called,
-                "batch_size": len(next(iter(probe.inputs.values()))),
-                "length": probe.length,
-                "largest_difference": differences,
-                **({"equal": equal} if equal else {}),
-            }
-        )
-    return {"versions": versions, "tolerance": tolerance, "probes": rows}
+        shapes = {name: list(array.shape) for name, array in probe.inputs.items()}
+        rows.append({"called": called, "inputs": shapes, "differences": differences})
+    versions = {k.split("/")[1]: str(v) for k, v in outputs.items() if k.startswith("version/")}
+    return {
+        "versions": versions,
+        "tolerance": tolerance,
+        "largest_difference": largest,
+        "probes": rows,
+    }
 
 
-def _difference(found: np.ndarray | None, expected: np.ndarray) -> float | None:
-    """Returns the largest difference; None for other shapes, strings, integers."""
+def _difference(found: np.ndarray | None, expected: np.ndarray) -> float:
+    """Returns the largest difference of floats, or the share of others that is not equal."""
     if found is None or found.shape != expected.shape:
-        return None
+        return math.inf
     if expected.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, expected) else None
+        return float(np.mean(found != expected))
     scale = float(np.abs(expected).max(initial=1.0))
     return float(np.abs(found - expected).max(initial=0.0)) / scale
 
 
-def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Returns the outputs of all calls as number/name, and the versions of the libraries."""
+def _run(folder: str, probes: Sequence[Probe]) -> dict[str, np.ndarray]:
+    """Returns the outputs of all calls as number/name, and version/library."""
     with tempfile.TemporaryDirectory() as work:
-        calls = [{"attribute": p.attribute, "inputs": list(p.inputs)} for p in probes]
-        files.write_json(os.path.join(work, "calls.json"), calls)
-        inputs = {f"{i}/{name}": a for i, p in enumerate(probes) for name, a in p.inputs.items()}
-        np.savez(os.path.join(work, "inputs.npz"), **inputs)
+        inputs = {
+            f"{number}/{probe.attribute}/{name}": array
+            for number, probe in enumerate(probes)
+            for name, array in probe.inputs.items()
+        }
+        arrays = [os.path.join(work, name) for name in ("inputs.npz", "outputs.npz")]
+        np.savez(arrays[0], **inputs)
         # The process has another working directory, and may be unable to read remote file systems.
         local = os.path.abspath(folder)
         if "://" in folder:
             local = os.path.join(work, "model")
             folders.copy_folder(folder, local)
         done = subprocess.run(
-            [sys.executable, probe_process.__file__, local, work],
+            [sys.executable, probe_process.__file__, local, *arrays],
             cwd=work,
             capture_output=True,
             text=True,
@@ -132,23 +130,18 @@ def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], d
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
             raise AlbertError(
-                f"The SavedModel cannot be used in a fresh process ({reason}); nothing was written."
+                f"The export cannot be used in a fresh process ({reason}); nothing was written."
             )
-        with np.load(os.path.join(work, "outputs.npz")) as arrays:
-            outputs = dict(arrays.items())
-        with open(os.path.join(work, "versions.json"), encoding="utf-8") as f:
-            return outputs, json.load(f)
+        with np.load(arrays[1]) as outputs:
+            return dict(outputs.items())
 
 
-def text_batches() -> Iterator[tuple[str, list[str]]]:
-    """Yields batches of one and of three texts, of one sentence and of many, with their length."""
+def text_batches() -> Iterator[list[str]]:
+    """Yields batches of one and of three texts, of one sentence and of many."""
     for size in (1, len(SENTENCES)):
-        yield "a sentence", list(SENTENCES[:size])
+        yield list(SENTENCES[:size])
         # Numbered, because windows with the same text would have equal scores.
-        yield (
-            f"{_LONG} sentences",
-            [" ".join(f"{number} {text}" for number in range(_LONG)) for text in SENTENCES[:size]],
-        )
+        yield [" ".join(f"{number} {text}" for number in range(_LONG)) for text in SENTENCES[:size]]
 
 
 def as_bytes(texts: Sequence[str]) -> np.ndarray:

@@ -16,6 +16,7 @@ import functools
 import sys
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -94,96 +95,54 @@ def split_words(texts: tf.Tensor) -> _Spans:
     return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)
 
 
-class AlignedTextGraph:
-    """The normalised `text`, string [B], as albert_tf.tokenization.normalization.AlignedText."""
+class _Characters:
+    """The characters of texts, and where the texts that they become have them.
+
+    Each character is also normalised alone, to get its number of bytes. A text is normalised as a
+    whole, because the form of a final sigma, but not its size, depends on its neighbours.
+
+    Args:
+      characters: the original ones, string [B, (characters)], N in all.
+      sizes: how many bytes each became, int64 [N].
+      is_boundary: bool [N], False for a dropped character that belongs to the one before it.
+    """
 
     def __init__(
-        self,
-        text: tf.Tensor,
-        characters: tf.RaggedTensor,
-        sizes: tf.Tensor,
-        is_boundary: tf.Tensor,
+        self, characters: tf.RaggedTensor, sizes: tf.Tensor, is_boundary: tf.Tensor
     ) -> None:
-        """Aligns texts with their N original `characters`, string [B, (characters)].
-
-        `sizes`, int64 [N], are the bytes that each became. `is_boundary`, bool [N], is False for a
-        dropped character that belongs to the one before it.
-        """
-        self.text = text
-        # The end of each character, in bytes of `text`, with all texts concatenated.
+        # The end of each character, in bytes of all texts one after the other.
         self._byte_limits = tf.cumsum(sizes)
-        bytes_before = tf.concat([tf.zeros([1], tf.int64), self._byte_limits], axis=0)
-        self._first_byte = tf.gather(bytes_before, characters.row_starts())
         self._first, self._limit = characters.row_starts(), characters.row_limits()
+        bytes_before = tf.concat([[0], self._byte_limits], axis=0)
+        self._first_byte = tf.gather(bytes_before, self._first)
+        total = tf.size(sizes, tf.int64)
         # A dropped accent belongs to the last part of the letter before it.
-        self._owners = tf.where(is_boundary)[:, 0]
+        self._owners = tf.concat([tf.where(is_boundary)[:, 0], [total]], axis=0)
 
     def spans(
         self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the original characters [start, end) of bytes [begins, ends) of `text`.
+        """Returns the original characters [start, end) of bytes [begins, ends) of a text.
 
-        All are int64 [N]; `row` are indices of texts.
+        All are int64 [n]; `row` are indices of texts.
         """
-        shift = tf.gather(self._first_byte, row)
-        first, limit = tf.gather(self._first, row), tf.gather(self._limit, row)
+        shift, first, limit = (
+            tf.gather(x, row) for x in (self._first_byte, self._first, self._limit)
+        )
 
         def character(byte: tf.Tensor) -> tf.Tensor:
             index = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
             return tf.minimum(index, limit)
 
         start, last = character(begins + shift), character(ends + shift - 1)
-        rank = tf.searchsorted(self._owners, last, side="right", out_type=tf.int64)
-        total = tf.size(self._byte_limits, tf.int64)
-        following = tf.gather(tf.concat([self._owners, [total]], axis=0), rank)
-        following = tf.minimum(following, limit)
+        rank = tf.searchsorted(self._owners[:-1], last, side="right", out_type=tf.int64)
+        following = tf.minimum(tf.gather(self._owners, rank), limit)
         byte_limits = tf.concat([self._byte_limits, [0]], axis=0)
         is_whole = tf.gather(byte_limits, last) == ends + shift
         end = tf.where(is_whole, following, last + 1)
         # An empty range is empty, or between two parts of one character that character.
         end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
         return start - first, end - first
-
-
-def align_normalized(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
-    """Aligns string [B] with the result of `normalize`.
-
-    Each character is also normalised alone, to get its number of bytes. The text is normalised as a
-    whole, because the form of a final sigma, but not its size, depends on its neighbours.
-    """
-    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-    values = characters.values
-    is_space = tf.strings.regex_full_match(values, f"[{character_class(str.isspace)}]")
-    values = tf_text.normalize_utf8(values, "NFKD")
-    if strip_accents:
-        values = drop_combining(values)
-    if lower_case:
-        values = lower(values)
-    sizes = tf.where(
-        is_space,
-        tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
-        tf.cast(tf.strings.length(values), tf.int64),
-    )
-    text = normalize(texts, lower_case, strip_accents)
-    return AlignedTextGraph(text, characters, sizes, (sizes > 0) | is_space)
-
-
-def align_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
-    """Aligns string [B] with the result of `spaced_words`, in the same way.
-
-    A dropped character at the beginning of a word belongs to no other.
-    """
-    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-    values = characters.values
-    is_space = tf.strings.regex_full_match(values, f"[{wordpiece.SPACES}]")
-    is_ideograph = tf.strings.regex_full_match(values, f"[{wordpiece.IDEOGRAPHS}]")
-    # A character alone becomes what it becomes in its text, with the spaces around an ideograph.
-    sizes = tf.cast(tf.strings.length(spaced_words(values, lower_case, strip_accents)), tf.int64)
-    # An ideograph is a word, so what follows it begins another.
-    after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
-    is_boundary = (sizes > 0) | is_space | after_ideograph
-    text = spaced_words(texts, lower_case, strip_accents)
-    return AlignedTextGraph(text, characters, sizes, is_boundary)
 
 
 def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
@@ -196,6 +155,11 @@ def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Ten
     return is_space & ~is_first & ~after_space & (position < tf.gather(last_word, row))
 
 
+def _with_case_of(tokenizer: Tokenizer, function: Callable[..., tf.Tensor]) -> Callable[..., Any]:
+    spec = tokenizer.spec
+    return functools.partial(function, lower_case=spec.lower_case, strip_accents=spec.strip_accents)
+
+
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """SentencePiece with ALBERT's normalisation and its digit-comma rule.
 
@@ -206,26 +170,20 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Uses the model of the host's tokenizer."""
-        self._lower_case = tokenizer.spec.lower_case
-        self._strip_accents = tokenizer.spec.strip_accents
+        self._normalized = _with_case_of(tokenizer, normalize)
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
-        self._table: tf.RaggedTensor | None = None
         replaced = tokenizer.digit_comma_parts
-        if replaced:
-            rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
-            parts = [part for row in rows for part in row]
-            values = tf.constant(parts, tf.int32)
-            self._table = tf.RaggedTensor.from_row_lengths(values, [len(row) for row in rows])
-            pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
-            self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
+        rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
+        parts = [part for row in rows for part in row]
+        lengths = [len(row) for row in rows]
+        self._table = tf.RaggedTensor.from_row_lengths(tf.constant(parts, tf.int32), lengths)
+        pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
+        self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
-        texts = normalize(texts, self._lower_case, self._strip_accents)
-        ids = self._sentencepiece.tokenize(texts)
-        if self._table is None:
-            return ids
+        ids = self._sentencepiece.tokenize(self._normalized(texts))
         return tf.gather(self._table, ids).merge_dims(1, 2)
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
@@ -234,27 +192,35 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         As the host's function of this name, except that offsets inside a number may be off by the
         characters that SentencePiece drops in or after it.
         """
-        aligned = align_normalized(texts, self._lower_case, self._strip_accents)
-        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(aligned.text)
+        text = self._normalized(texts)
+        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(text)
         row = ids.value_rowids()
         begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
-        surface = tf.strings.substr(tf.gather(aligned.text, row), begins, ends - begins)
+        surface = tf.strings.substr(tf.gather(text, row), begins, ends - begins)
         stripped = tf.strings.length(tf.strings.regex_replace(surface, "^ +", ""))
         begins = ends - tf.cast(stripped, tf.int64)
-        if self._table is not None:
-            parts = tf.gather(self._table, ids.values)
-            sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
-            piece = parts.value_rowids()
-            # From the end, because SentencePiece's spaces may precede the first part.
-            through = tf.cumsum(sizes)
-            through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
-            part_ends = tf.gather(ends, piece) - (through_piece - through)
-            is_whole = tf.gather(parts.row_lengths(), piece) == 1
-            begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
-            ends, row = part_ends, tf.gather(row, piece)
-            ids = ids.with_values(parts).merge_dims(1, 2)
-        starts, limits = aligned.spans(row, begins, ends)
-        return ids, ids.with_values(starts), ids.with_values(limits)
+        parts = tf.gather(self._table, ids.values)
+        sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
+        piece = parts.value_rowids()
+        # From the end, because SentencePiece's spaces may precede the first part.
+        through = tf.cumsum(sizes)
+        through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
+        part_ends = tf.gather(ends, piece) - (through_piece - through)
+        is_whole = tf.gather(parts.row_lengths(), piece) == 1
+        begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
+        ids = ids.with_values(parts).merge_dims(1, 2)
+        spans = self._characters(texts).spans(tf.gather(row, piece), begins, part_ends)
+        return ids, *map(ids.with_values, spans)
+
+    def _characters(self, texts: tf.Tensor) -> _Characters:
+        characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+        is_space = tf.strings.regex_full_match(
+            characters.values, f"[{character_class(str.isspace)}]"
+        )
+        joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
+        sizes = tf.strings.length(self._normalized(characters.values))
+        sizes = tf.cast(tf.where(is_space, tf.cast(joins, tf.int32), sizes), tf.int64)
+        return _Characters(characters, sizes, (sizes > 0) | is_space)
 
 
 class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
@@ -266,8 +232,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Uses the vocabulary of the host's tokenizer."""
-        self._lower_case = tokenizer.spec.lower_case
-        self._strip_accents = tokenizer.spec.strip_accents
+        self._spaced = _with_case_of(tokenizer, spaced_words)
         self._unknown_id = tokenizer.unk_id
         self._wordpiece = tf_text.FastWordpieceTokenizer(
             [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
@@ -280,7 +245,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words, _, _ = split_words(spaced_words(texts, self._lower_case, self._strip_accents))
+        words, _, _ = split_words(self._spaced(texts))
         return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
@@ -289,8 +254,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         As the host's function of this name, except that a control character after the first part of
         a Hangul syllable that is split belongs to its last part alone.
         """
-        aligned = align_words(texts, self._lower_case, self._strip_accents)
-        words, word_begins, word_ends = split_words(aligned.text)
+        words, word_begins, word_ends = split_words(self._spaced(texts))
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
         word = ids.value_rowids()
         word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))
@@ -299,9 +263,20 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         begins = word_begin + tf.where(is_unknown, tf.constant(0, tf.int64), begins.values)
         ends = tf.where(is_unknown, word_end, word_begin + ends.values)
         row = tf.gather(words.value_rowids(), word)
-        starts, limits = aligned.spans(row, begins, ends)
         ids = words.with_values(ids).merge_dims(1, 2)
-        return ids, ids.with_values(starts), ids.with_values(limits)
+        return ids, *map(ids.with_values, self._characters(texts).spans(row, begins, ends))
+
+    def _characters(self, texts: tf.Tensor) -> _Characters:
+        """A dropped character at the beginning of a word belongs to no other."""
+        characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+        values = characters.values
+        is_space = tf.strings.regex_full_match(values, f"[{wordpiece.SPACES}]")
+        is_ideograph = tf.strings.regex_full_match(values, f"[{wordpiece.IDEOGRAPHS}]")
+        # Alone, a character has what it has in its text, such as the spaces around an ideograph.
+        sizes = tf.cast(tf.strings.length(self._spaced(values)), tf.int64)
+        # An ideograph is a word, so what follows it begins another.
+        after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
+        return _Characters(characters, sizes, (sizes > 0) | is_space | after_ideograph)
 
 
 def _without_long(words: tf.Tensor) -> tf.Tensor:

@@ -30,7 +30,6 @@ from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFolder
 
 if TYPE_CHECKING:
-    from albert_tf.export.model_card import Kind
     from albert_tf.export.saved_model import Export, Outputs
     from albert_tf.modeling.encoder import AlbertModel
 
@@ -243,12 +242,12 @@ class FineTuningTask(Task):
             f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
         )
 
-    def export_ids(self, model: AlbertModel) -> tuple[Kind, Outputs, tuple[str, ...]]:
+    def export_ids(self, model: AlbertModel) -> tuple[str, Outputs, tuple[str, ...]]:
         """Returns the parts of a model of this task that takes token ids.
 
         Returns:
-          The kind of export; a function from the encoder's inputs and `training` to outputs by
-          name; the labels, if the task has some.
+          The title of the export; a function from the encoder's inputs and `training` to outputs
+          by name; the labels, if the task has some.
 
         Raises:
           AlbertError: the task has none.

@@ -4,88 +4,33 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import ENCODER, export_encoder
-from albert_tf.export.id_formats import IdFormat, check, encoder_outputs, summary
-from albert_tf.export.model_card import CARD_FILE, Kind, model_card
+from albert_tf.export.hub import ENCODER, encoder_export, preprocessor_export
+from albert_tf.export.id_formats import encoder_outputs, ids_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import (
-    PRECISIONS,
-    Export,
-    export_in,
-    input_specs,
-    serving_signature,
-)
-from albert_tf.export.self_check import REPORT_FILE
-from albert_tf.io import files, folders
+from albert_tf.export.saved_model import Export, export_in
+from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
-from albert_tf.training.specs import FLOAT32
+from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.run_folder import TASK_FILE, find_beside
 
-
-def export_task(
-    task_class: type[FineTuningTask],
-    source: ModelFolder,
-    path: str,
-    overwrite: bool = False,
-    precision: str = FLOAT32,
-) -> None:
-    """Exports a fine-tuned model as the SavedModel of its task.
-
-    Args:
-      task_class, source: the task and the model.
-      path, overwrite, precision: see `export_saved_model`.
-
-    Raises:
-      AlbertError: there is no such model, or the task has no SavedModel.
-    """
-    task = _load_task(task_class, source)
-    model = task.build_model()
-    source.load(model)
-    export = task_export(task, model, precision)
-    source.publish(export, path, task.tokenizer, model, overwrite)
-
-
-def _load_task(task_class: type[FineTuningTask], source: ModelFolder) -> FineTuningTask:
-    """Loads the task of a model, whose files may lie above a checkpoint."""
-    task_file = find_beside(source.path, TASK_FILE)
-    task = task_class.load(os.path.dirname(task_file) if task_file else source.path)
-    if source.is_one_of_several:
-        task.forget_evaluation()
-    return task
-
-
-def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT32) -> Export:
-    """Returns the SavedModel of a task, to be published.
-
-    In bfloat16, the SavedModel keeps the kernels of dense layers in that type: it only answers.
-
-    Args:
-      task: of the model.
-      model: in float32, with its weights.
-      precision: one of PRECISIONS.
-    """
-
-    def build(dtype: str) -> keras.Model:
-        with graph_mode(GraphMode.SERVED):
-            return task.build_model(dtype)
-
-    return export_in(precision, model, build, task.export)
+SAVED_MODEL = "saved_model"
+#: What can be exported of a model, other than the model of its task.
+ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"
 
 
 def export_saved_model(
-    directory: str,
-    path: str,
-    overwrite: bool = False,
-    precision: str = FLOAT32,
+    directory: str, path: str, overwrite: bool = False, precision: str = FLOAT32
 ) -> None:
     """Exports a model as a SavedModel.
 
@@ -107,72 +52,101 @@ def export_saved_model(
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
     """
-    if precision not in tuple(PRECISIONS):
-        raise AlbertError(
-            f"Unknown precision {short_repr(precision)}; use one of {', '.join(PRECISIONS)}."
-        )
     source = ModelFolder(files.path_of(directory, "model"))
-    path = files.path_of(path, "folder to make")
+    export_model(source, files.path_of(path, "folder to make"), overwrite, precision)
+
+
+def export_model(
+    source: ModelFolder,
+    path: str,
+    overwrite: bool = False,
+    precision: str = FLOAT32,
+    export_type: str | None = None,
+    file_format: str = SAVED_MODEL,
+    seq_length: int = 128,
+) -> None:
+    """Exports a model; see also `export_saved_model`.
+
+    Args:
+      source: the model.
+      path, overwrite, precision: as for `export_saved_model`.
+      export_type: ENCODER_TYPE, PRETRAINED_TYPE (with the heads) or PREPROCESSOR_TYPE. None: the
+        model of its task; of a pretrained model PRETRAINED_TYPE, in formats other than SAVED_MODEL
+        ENCODER_TYPE.
+      file_format: SAVED_MODEL; or see ids_export, for encoders and tasks that have such a model.
+      seq_length: of a preprocessor, see build_preprocessor.
+
+    Raises:
+      AlbertError: there is no such model, or it has not this format or precision.
+    """
+    if file_format == SAVED_MODEL and precision not in (FLOAT32, BFLOAT16):
+        raise AlbertError(
+            f"A SavedModel has no `precision`={short_repr(precision)}; use {FLOAT32} or {BFLOAT16}."
+        )
+    if export_type == PREPROCESSOR_TYPE and precision != FLOAT32:
+        raise AlbertError(f"A preprocessor has no `precision`={precision}; leave it out.")
+    if export_type in (PRETRAINED_TYPE, PREPROCESSOR_TYPE) and file_format != SAVED_MODEL:
+        raise AlbertError(
+            f"`format`={file_format} is for encoders and classifiers, whose models can take token "
+            f"ids; leave out `export_type`={export_type}."
+        )
+    task = None if export_type else _load_task(source)
+    if task:
+        tokenizer, build = task.tokenizer, task.build_model
+    else:
+        config, tokenizer = source.config_and_tokenizer()
+        if export_type == PREPROCESSOR_TYPE:
+            export = preprocessor_export(tokenizer, seq_length)
+            return source.publish(export, path, tokenizer, overwrite=overwrite)
+        with_heads = export_type != ENCODER_TYPE and file_format == SAVED_MODEL
+        if with_heads and not export_type and source.lacks_sentence_order:
+            log.info("The model has no sentence order head; its encoder is exported alone.")
+            with_heads = False
+        build = functools.partial(AlbertPretrainer if with_heads else AlbertEncoder, config)
+    model = build(FLOAT32)
+    source.load(model)
+    if file_format != SAVED_MODEL:
+        title, function, labels = ENCODER.title, encoder_outputs(model), ()
+        if task:
+            title, function, labels = task.export_ids(model)
+        export = ids_export(title, function, model, tokenizer, labels, file_format, precision)
+    elif task:
+        export = task_export(task, model, precision)
+    else:
+        export = export_in(precision, model, build, lambda m: encoder_export(m, tokenizer))
+    source.publish(export, path, tokenizer, model, overwrite)
+
+
+def _load_task(source: ModelFolder) -> FineTuningTask | None:
+    """Loads the task of a model, whose files may lie above a checkpoint; None without one."""
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
-        if source.lacks_sentence_order:
-            log.info("The model has no sentence order head; its encoder is exported alone.")
-            return export_encoder(source, path, False, overwrite, precision)
-        return export_encoder(source, path, True, overwrite, precision)
+        return None
     name = files.read_object(task_file, "task description").get("task")
     task_class = find_task(name)
     if task_class is None:
         raise AlbertError(
-            f"{task_file} describes an unknown task, {short_repr(name)}; import the module "
-            f"that defines "
-            "it first."
+            f"{task_file} describes an unknown task, {short_repr(name)}; import the module that "
+            "defines it first."
         )
-    return export_task(task_class, source, path, overwrite, precision)
+    if source.lower_case is not None:
+        raise AlbertError(
+            "`do_lower_case` would be ignored: a fine-tuned model keeps its tokenizer."
+        )
+    task = task_class.load(os.path.dirname(task_file))
+    if source.is_one_of_several:
+        task.forget_evaluation()
+    return task
 
 
-def export_ids(
-    source: ModelFolder,
-    task_class: type[FineTuningTask] | None,
-    path: str,
-    id_format: IdFormat,
-    overwrite: bool = False,
-) -> None:
-    """Exports a model that takes token ids, with vocabulary, report and card.
+def task_export(task: FineTuningTask, model: AlbertModel, precision: str = FLOAT32) -> Export:
+    """Returns the SavedModel of a task with a float32 model, to be published.
 
-    Args:
-      source: the model.
-      task_class: the task it was fine-tuned for; None exports the encoder.
-      path: the folder to create.
-      id_format: the format of the model.
-      overwrite: see `export_saved_model`.
-
-    Raises:
-      AlbertError: the task has no such model.
+    In bfloat16, the SavedModel keeps the kernels of dense layers in that type: it only answers.
     """
-    labels: tuple[str, ...] = ()
-    if task_class:
-        task = _load_task(task_class, source)
-        model, tokenizer = task.build_model(), task.tokenizer
-        kind, function, labels = task.export_ids(model)
-    else:
-        config, tokenizer = source.config_and_tokenizer()
-        model = AlbertEncoder(config, dtype="float32")
-        kind, function = ENCODER, encoder_outputs(model)
-    source.load(model)
-    content = id_format.convert(function, model.named_weights())
-    report = check(id_format, content, function, model.config)
-    with folders.new_folder(path, overwrite, source.path) as folder:
-        files.write_bytes(os.path.join(folder, id_format.file), content)
-        tokenizer.save(folder)
-        if labels:
-            files.write_text(os.path.join(folder, "labels.txt"), "\n".join(labels) + "\n")
-        files.write_json(os.path.join(folder, REPORT_FILE), report)
-        card = model_card(
-            Kind(f"{kind.title} for {id_format.title}", id_format.example),
-            {"serving_default": serving_signature(function, input_specs())},
-            source.facts(path, tokenizer, model),
-            summary(report),
-        )
-        files.write_text(os.path.join(folder, CARD_FILE), card)
-    log.info(f"The {id_format.title} model is in {path}; {CARD_FILE} there describes it.")
-    log.info(summary(report))
+
+    def build(dtype: str) -> keras.Model:
+        with graph_mode(GraphMode.SERVED):
+            return task.build_model(dtype)
+
+    return export_in(precision, model, build, task.export)

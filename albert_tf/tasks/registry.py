@@ -5,31 +5,18 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from albert_tf.tasks.base import FineTuningTask
 
 
-class BuiltIn(NamedTuple):
-    """A task of the library.
-
-    Attributes:
-      name: `Task.name`, as in task.json.
-      module: the module that defines it.
-      export_type: its name in export_tfhub.py.
-    """
-
-    name: str
-    module: str
-    export_type: str
-
-
-BUILT_IN = (
-    BuiltIn("text_classification", "albert_tf.tasks.classification.task", "classifier"),
-    BuiltIn("squad", "albert_tf.tasks.squad.task", "squad"),
-    BuiltIn("multiple_choice", "albert_tf.tasks.multiple_choice.task", "multiple_choice"),
-)
+#: The modules of the built-in tasks by `Task.name`, as in task.json.
+_BUILT_IN = {
+    "text_classification": "albert_tf.tasks.classification.task",
+    "squad": "albert_tf.tasks.squad.task",
+    "multiple_choice": "albert_tf.tasks.multiple_choice.task",
+}
 #: Classes by name; each FineTuningTask registers itself when it is defined.
 _CLASSES: dict[str, type[FineTuningTask]] = {}
 
@@ -44,7 +31,8 @@ def find_task(name: object) -> type[FineTuningTask] | None:
 
     Tasks outside the library are found once their module has been imported.
     """
-    for task in BUILT_IN:
-        if task.name == name:
-            importlib.import_module(task.module)
-    return _CLASSES.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    if name in _BUILT_IN:
+        importlib.import_module(_BUILT_IN[name])
+    return _CLASSES.get(name)

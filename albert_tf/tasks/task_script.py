@@ -18,7 +18,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.base import FineTuningTask
-from albert_tf.tasks.export import export_task
+from albert_tf.tasks.export import export_model
 from albert_tf.tasks.runner import run
 
 FLAGS = flags.FLAGS
@@ -52,8 +52,7 @@ def run_task_script(
             )
             run(task, examples, config)
         if FLAGS.export_path:
-            source = ModelFolder(FLAGS.output_dir)
-            export_task(task_class, source, FLAGS.export_path, FLAGS.overwrite)
+            export_model(ModelFolder(FLAGS.output_dir), FLAGS.export_path, FLAGS.overwrite)
 
     script.run(main, _define_flags)
 

@@ -9,7 +9,6 @@ name.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import statistics
 from typing import Any
@@ -110,19 +109,18 @@ def make(
     model = load_pretrained(folder)
     longest = max(run["data"]["options"]["max_seq_length"] for run in runs)
     later = _LATER if longest < model.config.max_position_embeddings else ""
-    facts = dataclasses.replace(
-        ModelFolder(run_dirs[-1]).facts(name, model.tokenizer, model),
-        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. Trained on "
+    sections = {
+        **ModelFolder(run_dirs[-1]).sections(model.tokenizer, model),
+        "Training": f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. Trained on "
         f"{trained_on}. The weights are those of `{weights}`, each weight rounded to the nearest "
         f"float16. The commands:\n\n```sh\n{commands.strip()}\n```",
-        evaluation=figures["metrics"],
-        use=_USE.format(length=longest, later=later),
-    )
-    check = (
-        "The folder was read back and compared with the rounded weights, and the figures above "
-        f"were measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
-    )
-    files.write_text(os.path.join(folder, CARD_FILE), model_card(_KIND, {}, facts, check))
+        "Evaluation": figures["metrics"],
+        "Check": "The folder was read back and compared with the rounded weights, and the "
+        f"figures above were measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model "
+        "heldout`.",
+        "Use": _USE.format(length=longest, later=later),
+    }
+    files.write_text(os.path.join(folder, CARD_FILE), model_card(_KIND, name, sections))
     paths = {file: os.path.join(folder, file) for file in folders.names_below(folder)}
     manifest = {
         "name": name,

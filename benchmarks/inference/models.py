@@ -12,11 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export.hub import export_encoder
-from albert_tf.export.id_formats import lite_format, onnx_format
-from albert_tf.export.model_card import ModelFacts
+from albert_tf.export.id_formats import ONNX, TFLITE, ids_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import publish
+from albert_tf.export.saved_model import INT8, publish
 from albert_tf.io import files, folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras
@@ -24,7 +22,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.export import export_ids, task_export
+from albert_tf.tasks.export import ENCODER_TYPE, SAVED_MODEL, export_model, task_export
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.checkpoint import write_tf2
@@ -66,17 +64,19 @@ class ModelFiles:
         if self.name in AlbertConfig.preset_names():
             self._make("weights", self._save_random_weights)
         source = ModelFolder(self.source)
+
+        def encoder(path: str, file_format: str, precision: str = FLOAT32) -> None:
+            export_model(source, path, False, precision, ENCODER_TYPE, file_format)
+
         writers = {
             "hf": lambda path: convert(self.source, "hf", path),
-            "saved_model": lambda path: export_encoder(source, path, with_heads=False),
-            "saved_model_bf16": lambda path: export_encoder(
-                source, path, with_heads=False, precision=BFLOAT16
-            ),
+            "saved_model": lambda path: encoder(path, SAVED_MODEL),
+            "saved_model_bf16": lambda path: encoder(path, SAVED_MODEL, BFLOAT16),
             "saved_model_text": self._export_classifier,
             "saved_model_text_bf16": lambda path: self._export_classifier(path, BFLOAT16),
-            "tflite_none": lambda path: export_ids(source, None, path, lite_format("none")),
-            "tflite_int8": lambda path: export_ids(source, None, path, lite_format("int8")),
-            "onnx_export": lambda path: export_ids(source, None, path, onnx_format()),
+            "tflite_none": lambda path: encoder(path, TFLITE),
+            "tflite_int8": lambda path: encoder(path, TFLITE, INT8),
+            "onnx_export": lambda path: encoder(path, ONNX),
             "onnx_classifier": self._export_onnx_classifier,
         }
         for file, write in writers.items():
@@ -115,12 +115,12 @@ class ModelFiles:
         task, model = self.classifier()
         export = task_export(task, model, precision)
         with folders.new_folder(path) as folder:
-            publish(export, folder, ModelFacts("inference", model.config))
+            publish(export, folder, "inference", {})
 
     def _export_onnx_classifier(self, path: str) -> None:
         task, model = self.classifier()
-        _, function, _ = task.export_ids(model)
-        files.write_bytes(path, onnx_format().convert(function, model.named_weights()))
+        export = ids_export(*task.export_ids(model)[:2], model, task.tokenizer, file_format=ONNX)
+        files.write_bytes(path, export.files["model.onnx"])
 
     def write_inputs(self, path: str, rows: int, length: int) -> str:
         """Writes texts of `length` tokens, their ids, and the outputs that every way should have.

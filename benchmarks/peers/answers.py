@@ -75,10 +75,8 @@ def python(path: str, inputs: dict[str, np.ndarray], threads: int) -> Callable:
 
 
 def tflite(path: str, inputs: dict[str, np.ndarray], threads: int) -> Callable:
-    """The TensorFlow Lite model, with the interpreter that a user of this environment gets."""
-    from albert_tf.export.id_formats import interpreter_class
-
-    interpreter = interpreter_class()(f"{path}/model.tflite", num_threads=threads)
+    """The TensorFlow Lite model."""
+    interpreter = tf.lite.Interpreter(f"{path}/model.tflite", num_threads=threads)
     run, arguments = interpreter.get_signature_runner(), _ids(inputs)
     return lambda: run(**arguments)["pooled_output"]
 

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 
 import pytest
 
 import run_pretraining
 from albert_tf import pretrained
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.text_files import read_lines
 from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.bundled_model import finetune, heldout, make
 from data_prep.pretraining_options import PretrainingOptions
@@ -66,31 +63,6 @@ def test_both_starts_have_the_same_settings(bundled, tmp_path):
         assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
     squad = stages["squad1.1", "random"]
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
-
-
-def test_another_bundled_model_is_fine_tuned_from_its_own_weights_and_shape(bundled, tmp_path):
-    data = str(data_for(tmp_path / "data"))
-    shutil.copytree(bundled, bundled.parent / "other")
-    (bundled.parent / "other/model.safetensors").write_text("other")
-    runs = finetune.stages(["rte"], list(finetune.STARTS), data, "out", 2, "other")
-    assert runs["rte", "pretrained"].flags["init_checkpoint"] == "other"
-    flags = runs["rte", "random"].flags
-    assert flags["init_checkpoint"] == "none" and flags["spm_model_file"] == "other"
-    assert flags["albert_config_file"] == "albert_tf/pretrained/other/config.json"
-
-
-def test_unknown_tasks_and_missing_data_are_reported(tmp_path):
-    with pytest.raises(AlbertError, match="no task 'mnli'; there are sst-2, cola"):
-        finetune.stages(["mnli"], ["random"], str(tmp_path), "out", 3)
-    with pytest.raises(AlbertError, match=r"glue/RTE/train\.tsv"):
-        finetune.stages(["rte"], ["random"], str(tmp_path), "out", 3)
-
-
-def test_the_held_out_text_is_chapters_of_sentences():
-    assert (ROOT / heldout.TEXT).stat().st_size < 1e6
-    lines = list(read_lines(str(ROOT / heldout.TEXT)))
-    assert sum(map(len, lines)) > 1_500_000
-    assert sum(not line.strip() for line in lines) == 95
 
 
 @pytest.fixture

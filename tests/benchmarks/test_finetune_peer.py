@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from albert_tf.data.context import InputContext
-from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.squad.data import Answer, Question
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from benchmarks.finetune import open_glue, write_rows
+from benchmarks.finetune import write_rows
 from tests.support import stand_ins
 
 pytestmark = pytest.mark.tooling
@@ -61,8 +60,3 @@ def test_both_libraries_train_on_the_same_answers(tmp_path):
     assert task.tokenizer.encode("Ada") == ids[start : end + 1].tolist()
     # The context is the second segment.
     assert written["segments"][start - 1 :].tolist() == [0] + [1] * (len(ids) - start)
-
-
-def test_tasks_that_predict_numbers_are_refused(tmp_path):
-    with pytest.raises(AlbertError, match="STS-B predicts numbers"):
-        open_glue("STS-B", str(tmp_path))

@@ -10,10 +10,8 @@ import os
 import numpy as np
 import pytest
 
-from albert_tf.errors import AlbertError
 from benchmarks.gpu_step import emit, pretrain, program, run
 from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
-from benchmarks.peers import protocol
 from tests.support.builders import tiny_config
 from tests.support.device_side import needs_jax, run_with_jax
 
@@ -74,103 +72,6 @@ def test_a_state_is_read_as_it_was_written(part_bytes, tmp_path):
     assert pretrain.newest_state(str(tmp_path)) == str(tmp_path / "state-20.npz")
     with pytest.raises(FileNotFoundError, match="neither"):
         program.load_state(str(tmp_path / "state-4.npz"))
-
-
-@pytest.mark.parametrize("text", ["albert_base_v2", "albert_base_v2:128", "a:b:c", "a:128:0"])
-def test_a_program_needs_config_length_and_rows(text):
-    with pytest.raises(AlbertError, match="config:length:rows"):
-        emit.parse_shape(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "tflops"),
-    [("NVIDIA H100 80GB HBM3", 989), ("NVIDIA H100 PCIe", 756), ("NVIDIA L40S", 362), ("cpu", 0)],
-)
-def test_the_peak_is_that_of_the_card(kind, tflops):
-    assert (run.peak_flops(kind) or 0) == tflops * 1e12
-
-
-class StandIn:
-    """Takes the place of a contestant's process."""
-
-    versions = ()
-
-    def __init__(self, name, python, setup, time_limit):
-        self.name, self.setup = name, setup
-        if name == "transformers" and setup["config"]["vocab_size"] == 7:
-            raise protocol.PeerError("no memory", "a trace")
-        if name == "emitted" and setup["program"].endswith("02_broken"):
-            raise RuntimeError("unexpected")
-
-    def __call__(self, steps):
-        return steps * (0.5 if self.name == "emitted" else 1.0), 3.0
-
-    def facts(self):
-        if self.name == "transformers":
-            return {"peak_bytes": 2**30}
-        check = {"losses": [1.0], "loss_difference": 0.1, "norms_alike": 1.0}
-        return {"device": "NVIDIA H100", "step_bytes": 2**31, "peak_bytes": None, "check": check}
-
-    def end_after(self, seconds):
-        pass
-
-    def close(self):
-        pass
-
-
-@pytest.fixture
-def stand_ins(monkeypatch):
-    monkeypatch.setattr(run, "Peer", StandIn)
-
-
-def copy_program(folder, target, **config):
-    loaded = json.loads((folder / program.PROGRAM_FILE).read_text())
-    loaded["config"].update(config)
-    target.mkdir(parents=True)
-    (target / program.PROGRAM_FILE).write_text(json.dumps(loaded))
-    (target / program.BATCHES_FILE).write_bytes((folder / program.BATCHES_FILE).read_bytes())
-
-
-def runner(programs, tmp_path, *more):
-    options = [f"--programs={programs}", f"--output={tmp_path}/results.json", "--turns=3", *more]
-    return run.Runner(run.parse_arguments(options))
-
-
-def test_results_hold_rates_shares_memory_and_ratio(folder, stand_ins, tmp_path):
-    copy_program(folder / "programs/check", tmp_path / "programs/00_tiny")
-    assert runner(tmp_path / "programs", tmp_path).run()
-    (entry,) = json.loads((tmp_path / "results.json").read_text())["programs"]
-    rate = {"median": 2.0 * LENGTH * ROWS, "least": 2.0 * LENGTH * ROWS, "most": 128.0}
-    assert entry["ours"]["tokens_per_second"] == rate
-    assert entry["ours"]["peak_share"] == pytest.approx(entry["flops"] / 0.5 / 989e12)
-    assert entry["ratio"]["median"] == 2.0
-    assert entry["ours"]["step_bytes"] == 2**31
-
-
-def test_a_contestant_that_fails_does_not_stop_the_others(folder, stand_ins, tmp_path):
-    source, programs = folder / "programs/check", tmp_path / "programs"
-    copy_program(source, programs / "01_peer_fails", vocab_size=7)
-    copy_program(source, programs / "02_broken")
-    copy_program(source, programs / "03_tiny")
-    assert runner(programs, tmp_path).run()
-    first, second, third = json.loads((tmp_path / "results.json").read_text())["programs"]
-    assert first["peer"] == {"error": "PeerError: no memory", "output": "a trace"}
-    assert first["ours"]["last_loss"] == 3.0
-    assert second["error"] == "RuntimeError: unexpected"
-    assert "ratio" in third
-
-
-def test_losses_that_differ_fail_the_check(folder, stand_ins, tmp_path, capsys):
-    assert not runner(folder / "programs", tmp_path).run()
-    assert '"passed": false' in capsys.readouterr().out
-
-
-def test_a_process_is_ended_at_its_time_limit(tmp_path):
-    with pytest.raises(protocol.PeerError, match="status -9"):
-        slow = tmp_path / "python"
-        slow.write_text("#!/bin/sh\nexec sleep 60\n")
-        slow.chmod(0o755)
-        protocol.Peer("ours", str(slow), {}, time_limit=0.2)
 
 
 def test_an_entry_of_the_log_holds_means_of_the_finite_steps():

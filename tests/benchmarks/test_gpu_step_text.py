@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import itertools
-import lzma
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
-from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from benchmarks.gpu_step import emit, text
@@ -123,27 +121,6 @@ def test_batches_depend_on_the_seed_but_not_on_the_workers(path):
     assert all(map(equal, first, batches(path, workers=3, count=60)))
     assert not any(map(equal, first, batches(path, seed=2, count=60)))
     assert all(map(equal, first[40:], batches(path, step=40, count=20)))
-
-
-@pytest.mark.parametrize(
-    ("examples", "message"),
-    [
-        ([{"length": 64}], "unknown key 'length'"),
-        ([{"max_seq_length": 64}], "program has its own `max_seq_length`"),
-    ],
-)
-def test_options_that_do_not_suit_the_program_are_refused(examples, message, path):
-    with pytest.raises(AlbertError, match=message):
-        text.TextBatches(path, PROGRAM, examples, seed=1, workers=1)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"text", lzma.compress(b"text")])
-def test_another_file_is_refused(content, tmp_path):
-    path = tmp_path / "text.npz.xz"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(AlbertError, match=r"text\.npz\.xz is not a file that `text` wrote"):
-        text.Text.load(str(path), num_buckets=1)
 
 
 def test_neither_building_nor_detecting_divergence_needs_tensorflow():

@@ -12,7 +12,6 @@ import sys
 import pytest
 
 from albert_tf.weights.pretrained_model import load_pretrained
-from benchmarks.inference.__main__ import parse_shape, table
 from benchmarks.inference.models import make_texts
 
 pytestmark = pytest.mark.tooling
@@ -21,31 +20,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "albert_tiny_books"
 
 
-def line(way, shape, milliseconds, difference=1e-6):
-    seconds = dict.fromkeys(("median", "least", "most"), milliseconds / 1000)
-    rows = parse_shape(shape)[0]
-    rates = {name: rows / value for name, value in seconds.items()}
-    return {
-        "model": "m", "shape": shape, "way": way, "seconds": seconds, "texts_per_second": rates,
-        "difference": difference,
-    }  # fmt: skip
-
-
 def test_texts_have_exactly_so_many_pieces_and_are_always_the_same():
     tokenizer = load_pretrained(MODEL).tokenizer
     texts = make_texts(tokenizer, 5, 30)
     assert [len(tokenizer.encode(text)) for text in texts] == [30] * 5
     assert len(set(texts)) == 5 and texts == make_texts(tokenizer, 5, 30)
-
-
-def test_single_texts_are_shown_in_milliseconds_and_batches_by_rate():
-    lines = [line("saved_model", "1x32", 20), line("saved_model", "4x8", 100, 3e-5)]
-    rows = table([*lines, line("python", "4x8", 50)]).splitlines()
-    assert rows[0] == "m"
-    assert rows[2] == "| way | 1x32, ms | 4x8, texts/s | difference |"
-    assert rows[4].startswith("| SavedModel, ids | 20.0 (20.0 … 20.0) | 40.0 (")
-    assert rows[4].endswith("| 3e-05 |")
-    assert rows[5].startswith("| Python |  | 80.0 (")
 
 
 def run(folder, *arguments):

@@ -76,12 +76,6 @@ def test_the_probability_of_a_word_is_that_of_all_its_pieces(text, monkeypatch):
     assert found["words"] == len(pieces) and found["pieces"] == sum(map(len, pieces))
 
 
-@pytest.mark.parametrize("model", slow("albert_tiny_books"))
-def test_the_bundled_model_finds_words_of_its_books(model):
-    found = score(model, read_passages("benchmarks/data/books_heldout.txt.gz", 100))
-    assert 0.2 < found["word_accuracy"] < 0.6 and 1 < found["bits_per_character"] < 2
-
-
 @pytest.mark.parametrize("method", slow("budget"))
 def test_a_method_trains_for_its_time_and_is_not_repeated(method, text, tmp_path):
     config = {

@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import json
 import os
 import pathlib
-import types
 
 import pytest
 
-from albert_tf.cli import script
 from benchmarks import step_programs
 from benchmarks.step_programs import PREDICT, STAGES, TASKS, TRAIN, Step
 from benchmarks.tpu import __main__ as tpu
@@ -49,44 +45,6 @@ def test_the_largest_batch_is_close_to_what_the_compiler_accepts(limit, tmp_path
     rows = tpu.largest_batch(Stub(str(tmp_path), "python"), STEP, "v3")
     assert 0.8 * limit - 8 < rows <= limit
     assert all(rows % 8 == 0 for rows in asked) and len(set(asked)) == len(asked) < 14
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    """What would have been run; each command prints how many there were before."""
-    asked = []
-
-    def run(command):
-        if command[1] == "-c":
-            pathlib.Path(command[-1]).write_bytes(b"program")
-        asked.append(command[1:])
-        sizes = {f"{part}_bytes": 0 for part in ("argument", "temp")}
-        sizes.update(flops=len(asked), bytes_accessed=0, entry_cycles=0)
-        return json.dumps(sizes)
-
-    monkeypatch.setattr(tpu, "_run", run)
-    return asked
-
-
-def test_a_program_with_a_result_is_not_compiled_again(tmp_path, commands):
-    for _ in range(2):
-        results = tpu.Results(str(tmp_path / "results"), "python")
-        assert [x["chip"] for x in results.compiled(STEP, ["v3", "v4"])] == ["v3", "v4"]
-    # The step is lowered once for both chips.
-    assert [command[0] for command in commands] == ["-c", tpu._COMPILER, tpu._COMPILER]
-
-
-def test_steps_are_compiled_for_each_combination_of_flags(tmp_path, commands, run_script):
-    script_of_steps = types.SimpleNamespace(
-        __name__="steps", main=functools.partial(script.run, *tpu.COMMANDS["steps"])
-    )
-    flags = ["--configs=albert_tiny", "--chips=v3,v5e", "--micro_batches=1,2", "--recompute=no,yes"]
-    flags += ["--rows=8", "--tasks=masked", "--compiler_python=python", f"--output_dir={tmp_path}"]
-    table = run_script(script_of_steps, *flags).ok().stdout.splitlines()[2:]
-    assert len(table) == 2 * (2 * 2 + 1)  # Train steps with each, and one for predictions.
-    assert (
-        sum("| train, recompute | albert_tiny | 128 | 8 in 2 parts |" in row for row in table) == 2
-    )
 
 
 MORE_STEPS = sorted({*itertools.product(TASKS, STAGES)} - {("masked", TRAIN), ("squad_2", PREDICT)})

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import build_encoder, encoder_export, probe_batches
-from albert_tf.export.model_card import CARD_FILE, ModelFacts
+from albert_tf.export.model_card import CARD_FILE
 from albert_tf.export.saved_model import export_in, publish, write_saved_model
 from albert_tf.export.self_check import REPORT_FILE, Probe, self_check
 from albert_tf.io import files, folders
@@ -38,7 +38,7 @@ def model():
 
 def write_export(export, path):
     with folders.new_folder(str(path)) as folder:
-        publish(export, folder, ModelFacts("small", CONFIG))
+        publish(export, folder, "small", {})
     return path
 
 
@@ -55,14 +55,12 @@ def saved(export, tmp_path_factory):
 
 def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
     report = files.read_object(str(saved / REPORT_FILE))
-    called = {(p["called"], p["batch_size"], p["length"]) for p in report["probes"]}
-    sizes = (1, 4), ("8 pieces", "32 pieces")
-    assert called == set(itertools.product(("the model", "mlm", "sop"), *sizes))
-    for probe in report["probes"]:
-        for difference in probe["largest_difference"].values():
-            assert 0 <= difference < 1e-5
+    called = {(p["called"], *p["inputs"]["input_mask"]) for p in report["probes"]}
+    assert called == set(itertools.product(("the model", "mlm", "sop"), (1, 4), (8, 32)))
+    differences = [value for p in report["probes"] for value in p["differences"].values()]
+    assert 0 <= max(differences) == report["largest_difference"] < 1e-5
     # All outputs, including each layer's.
-    assert set(report["probes"][0]["largest_difference"]) == {
+    assert set(report["probes"][0]["differences"]) == {
         "default", "pooled_output", "sequence_output", "encoder_outputs/0", "encoder_outputs/1",
     }  # fmt: skip
     assert report["versions"]["tensorflow"] == tf.__version__
@@ -102,11 +100,13 @@ def test_strings_and_integers_must_be_equal_unless_the_tolerance_is_larger(tmp_p
     right = {"label": np.array([b"one", b"three"]), "index": np.array([3, 5], np.int32)}
     probe = Probe({"sentences": np.array([b"one", b"three"])}, right)
     report = self_check(folder, [probe])
-    assert report["probes"][0]["largest_difference"] == {"label": 0.0, "index": 0.0}
+    assert report["probes"][0]["differences"] == {"label": 0.0, "index": 0.0}
     odd = dataclasses.replace(probe, expected={**right, "label": np.array([b"one", b"tree"])})
     with pytest.raises(AlbertError, match="other values in 'label'"):
         self_check(folder, [odd])
-    assert self_check(folder, [odd], 0.25)["probes"][0]["equal"] == {"label": 0.5, "index": 1.0}
+    report = self_check(folder, [odd], 0.25)
+    assert report["probes"][0]["differences"] == {"label": 0.5, "index": 0.0}
+    assert report["largest_difference"] == 0
     odd = dataclasses.replace(probe, expected={"label": np.array([b"one"])})  # Another shape.
     with pytest.raises(AlbertError, match="other values in 'label'"):
         self_check(folder, [odd], 0.25)
@@ -172,7 +172,7 @@ def test_bfloat16_returns_float32_near_the_model_and_states_its_error(model, tmp
         difference = np.abs(found["pooled_output"] - model.encoder(inputs)["pooled_output"]).max()
         assert 1e-5 < difference < 0.05
     report = files.read_object(str(path / REPORT_FILE))
-    largest = max(max(probe["largest_difference"].values()) for probe in report["probes"])
+    largest = report["largest_difference"]
     assert 1e-5 < largest < 0.05 < report["tolerance"]
     card = (path / CARD_FILE).read_text()
     assert f"at most {largest:.1e}" in card and "computes in mixed_bfloat16" in card

@@ -203,8 +203,8 @@ def test_a_runner_takes_configuration_and_vocabulary_of_a_name(released, tmp_pat
 def test_an_export_of_a_name_is_described_by_it(released, capsys):
     folder = ModelFolder("albert_base_v2")
     config, tokenizer = folder.config_and_tokenizer()
-    facts = folder.facts("encoder", tokenizer, AlbertPretrainer(config))
-    assert facts.origin == "The weights are those of `albert_base_v2`."
+    sections = folder.sections(tokenizer, AlbertPretrainer(config))
+    assert sections["Training"].startswith("The weights are those of `albert_base_v2`. How")
     config, tokenizer = ModelFolder(str(released)).config_and_tokenizer()
-    facts = ModelFolder(str(released)).facts("encoder", tokenizer, AlbertPretrainer(config))
-    assert facts.origin == "The weights are those of `model.ckpt-best`."
+    sections = ModelFolder(str(released)).sections(tokenizer, AlbertPretrainer(config))
+    assert sections["Training"].startswith("The weights are those of `model.ckpt-best`.")

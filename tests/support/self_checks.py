@@ -19,9 +19,9 @@ def checked_in_this_process() -> Iterator[None]:
     """Checks exports in this process; for kinds that another test checks in a fresh process."""
 
     def call(command, **_):
-        _, script, saved_model, folder = command
+        _, script, *arguments = command
         assert script == probe_process.__file__
-        probe_process.main(saved_model, folder)
+        probe_process.main(*arguments)
         return subprocess.CompletedProcess(command, 0)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -110,7 +110,7 @@ def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[
     """Returns probes with single texts and with pairs."""
     labels, probes = task.spec.labels, []
     predict = functools.partial(task.predict, model)
-    for length, texts in text_batches():
+    for texts in text_batches():
         for seconds in (None, SENTENCES[: len(texts)]):
             pairs = zip(texts, seconds or [None] * len(texts))
             examples = [TextExample("", text, second, None, "") for text, second in pairs]
@@ -123,7 +123,7 @@ def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[
                 expected = {"label": as_bytes(best), "probabilities": outputs["probabilities"]}
             else:
                 expected = {"value": outputs["values"]}
-            probes.append(Probe(arguments, expected, length=length))
+            probes.append(Probe(arguments, expected))
     return probes
 
 

@@ -31,7 +31,6 @@ from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch
 
 if TYPE_CHECKING:
-    from albert_tf.export.model_card import Kind
     from albert_tf.export.saved_model import Export, Outputs
 
 #: The default columns of tables.
@@ -166,11 +165,11 @@ class TextClassificationTask(FineTuningTask):
 
         return classifier_export(self, model)
 
-    def export_ids(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
+    def export_ids(self, model: AlbertClassifier) -> tuple[str, Outputs, tuple[str, ...]]:
         """See albert_tf.tasks.classification.export."""
         from albert_tf.tasks.classification.export import KIND, classifier_outputs
 
-        return KIND, classifier_outputs(self, model), self.spec.labels
+        return KIND.title, classifier_outputs(self, model), self.spec.labels
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""

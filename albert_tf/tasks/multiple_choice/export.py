@@ -92,7 +92,7 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
 
     predict, probes = functools.partial(task.predict, model), []
-    for length, texts in text_batches():
+    for texts in text_batches():
         questions = QUESTIONS[: len(texts)]
         examples = [
             MultipleChoiceExample("", text, question, options, 0, "", "")
@@ -105,7 +105,7 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
             "options": np.stack([as_bytes(options)] * len(texts)),
         }
         expected = {"probabilities": outputs["probabilities"]}
-        probes.append(Probe(inputs, expected, length=length))
+        probes.append(Probe(inputs, expected))
     return probes
 
 

@@ -219,7 +219,7 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
     """
     spec = dataclasses.replace(answerer.task.spec, compat=False)  # The graph searches like this.
     probes = []
-    for length, contexts in text_batches():
+    for contexts in text_batches():
         pairs, answers = [], []
         for pair in zip(QUESTIONS, contexts):
             found = answerer.search(*pair, spec)
@@ -237,7 +237,7 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
         }
         questions, contexts = map(as_bytes, zip(*pairs))
         inputs = {"questions": questions, "contexts": contexts}
-        probes.append(Probe(inputs, expected, length=length))
+        probes.append(Probe(inputs, expected))
     if not probes:
         raise AlbertError(
             "The model finds no possible answer to any of the questions that check the export; "

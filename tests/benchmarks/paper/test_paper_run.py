@@ -12,7 +12,7 @@ from albert_tf.config import AlbertConfig
 from benchmarks.paper import __main__ as kit
 from benchmarks.paper.plan import Inputs, Plan
 from benchmarks.paper.recipes import FOLDER, load_recipe
-from benchmarks.paper.tables import collect, markdown, shown
+from benchmarks.paper.tables import collect, markdown
 
 pytestmark = pytest.mark.tooling
 
@@ -100,12 +100,6 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
 
 
-def test_the_paper_scale_prints_its_commands(run_script, tmp_path):
-    done = run_script(kit, "table5", "--scale=paper", f"--output_dir={tmp_path}").ok()
-    assert "--train_batch_size=4096 --num_train_steps=125000" in done.stdout
-    assert not (tmp_path / "paper/tables").exists()
-
-
 def finish(folder, file, values):
     Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder, file).write_text(json.dumps(values))
@@ -128,39 +122,3 @@ def test_seeds_are_summarized_by_their_median_and_speeds_by_a_ratio(tmp_path):
     assert rows["ALBERT base"]["ours"]["sst-2"] == pytest.approx(70.0)
     assert "speedup" not in rows["BERT base"]["ours"]
     assert "avg" not in rows["ALBERT base"]["ours"]
-
-
-def test_the_average_takes_the_mean_of_f1_and_exact_match_first(tmp_path):
-    made = Plan(load_recipe("table5", "paper"), Inputs("t", str(tmp_path), "d", check_data=False))
-    results = {
-        "squad1.1": {"f1": 90.0, "exact_match": 80.0},
-        "squad2.0": {"f1": 80.0, "exact": 70.0},
-        "mnli": {"accuracy": 0.8},
-        "sst-2": {"accuracy": 0.9},
-        "race": {"accuracy": 0.6},
-    }
-    for task, values in results.items():
-        finish(made.cells["SOP"][task].folder, "eval_results.json", values)
-    ours = collect(made)["rows"][2]["ours"]
-    assert ours["squad1.1"] == [90.0, 80.0]
-    assert ours["avg"] == pytest.approx((85 + 75 + 80 + 90 + 60) / 5)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("parameters", 11_683_584, "12M"),
-        ("parameters", 185_472, "0.19M"),
-        ("parameters", 235, "235M"),
-        ("speedup", 1.66, "1.7x"),
-        ("steps", 400_000, "400k"),
-        ("hidden", 1024, "1024"),
-        ("hours", 0.0312, "0.03h"),
-        ("race", [86.0, 88.2, 85.1], "86.0 (88.2/85.1)"),
-        ("squad1.1", [89.31, 82.29], "89.3/82.3"),
-        ("sharing", "none", "none"),
-        ("mlm", None, "–"),
-    ],
-)
-def test_values_look_as_in_the_paper(name, value, text):
-    assert shown(name, value) == text
