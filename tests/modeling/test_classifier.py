@@ -30,13 +30,6 @@ def test_dropout_changes_the_logits_only_in_training(small_config, small_inputs)
     np.testing.assert_array_equal(*(model(small_inputs)["logits"] for _ in range(2)))
 
 
-def test_all_weights_have_gradients(small_config, small_inputs, check_gradients):
-    model = AlbertClassifier(small_config, num_labels=3)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(small_inputs, training=True)["logits"] ** 2)
-    check_gradients(tape, loss, model)
-
-
 def options_input(config, questions, choices, length):
     """Random rows of random lengths, int32 [questions, choices, length]."""
     generator = np.random.default_rng(length)
@@ -82,16 +75,3 @@ def test_one_graph_serves_any_number_of_options_of_any_length(small_config):
     for shape in ((1, 2, 6), (3, 4, 11)):
         inputs = options_input(small_config, *shape)
         np.testing.assert_allclose(graph(inputs), model(inputs)["logits"], atol=1e-6)
-
-
-def test_dropout_changes_the_scores_of_options_only_in_training(small_config):
-    model = AlbertMultipleChoice(small_config, dropout_rate=0.5)
-    inputs = options_input(small_config, 2, 4, 8)
-    trained = [model(inputs, training=True)["logits"] for _ in range(2)]
-    assert np.abs(trained[0] - trained[1]).max() > 1e-4
-    np.testing.assert_array_equal(*(model(inputs)["logits"] for _ in range(2)))
-
-
-def test_scores_of_options_are_float32_under_mixed_precision(small_config):
-    model = AlbertMultipleChoice(small_config, dtype="mixed_bfloat16")
-    assert model(options_input(small_config, 1, 3, 5))["logits"].dtype == tf.float32

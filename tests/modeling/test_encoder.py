@@ -36,16 +36,6 @@ def test_embeddings_equal_the_official_ones(golden):
     )
 
 
-def test_encoder_outputs_has_the_output_of_each_application_of_a_block(golden):
-    encoder = AlbertEncoder(golden.config)
-    outputs = encoder(golden.inputs)
-    layers = outputs["encoder_outputs"]
-    assert len(layers) == golden.config.num_hidden_layers * golden.config.inner_group_num
-    assert all(layer.shape == [2, 7, 12] for layer in layers)
-    np.testing.assert_array_equal(layers[-1], outputs["sequence_output"])
-    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(layers, layers[1:]))
-
-
 @pytest.mark.parametrize(
     ("mode", "recompute"),
     [*((mode, False) for mode in GraphMode), (GraphMode.CPU, True), (GraphMode.TPU, True)],
@@ -207,17 +197,6 @@ IDS = np.array([[2, 7, 8, 3]], np.int32)
 def test_wrong_inputs_are_refused_in_one_sentence(inputs, message, small):
     with pytest.raises(AlbertError, match=f"^[^\n]*{message}[^\n]*$"):
         small(inputs)
-
-
-def test_ragged_ids_are_refused_with_advice_to_pad(small):
-    with pytest.raises(AlbertError, match="not RaggedTensor; pad the rows to one length"):
-        small({"input_word_ids": tf.ragged.constant([[2, 3], [2]])})
-
-
-@pytest.mark.parametrize("config", [None, {"vocab_size": 40}, "albert_base_v2"])
-def test_a_model_needs_an_albert_config(config):
-    with pytest.raises(AlbertError, match=r"must be an AlbertConfig, not .*from_preset"):
-        AlbertEncoder(config)
 
 
 @pytest.mark.parametrize(

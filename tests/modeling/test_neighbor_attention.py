@@ -80,16 +80,6 @@ def test_the_first_heads_look_at_the_previous_and_the_next_token(sizes):
     assert after[2:].max() < 0.15
 
 
-def test_they_do_so_beyond_the_positions_that_short_sequences_train():
-    encoder = encoder_of(CONFIG)
-    attend_to_neighbors(encoder)
-    positions = encoder.named_weights()["bert/embeddings/position_embeddings"]
-    early = attention(encoder, embedded(encoder))[0]
-    positions.assign(tf.roll(positions, -LENGTH, axis=0))
-    late = attention(encoder, embedded(encoder))[0]
-    np.testing.assert_allclose(mean_probability(late, -1), mean_probability(early, -1), atol=0.05)
-
-
 def test_only_positions_projection_queries_and_keys_change_and_no_random_numbers_are_drawn():
     encoder, same = encoder_of(CONFIG), encoder_of(CONFIG)
     before = {name: weight.numpy() for name, weight in encoder.named_weights().items()}

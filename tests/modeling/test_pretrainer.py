@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.graph_mode import (
     GraphMode,
     TrainingStep,
@@ -214,30 +213,3 @@ def test_sixteen_bit_policies_stay_close_to_float32(small_config, small_inputs, 
         assert b.dtype == tf.float32
         if not name.endswith("key/bias"):
             assert float(tf.norm(a - b)) < 0.1 * float(tf.norm(a)), name
-
-
-def test_the_global_policy_is_honoured(small_config, small_inputs):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        model = AlbertPretrainer(small_config)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    assert model(without_positions(small_inputs))["sequence_output"].dtype == tf.bfloat16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_inputs, policy):
-    config = dataclasses.replace(
-        small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
-    )
-    model = AlbertPretrainer(config, dtype=policy)
-    plain = tf.function(loss_and_gradients, autograph=False)(model, small_inputs)
-    compiled = tf.function(loss_and_gradients, autograph=False, jit_compile=True)(
-        model, small_inputs, GraphMode.XLA
-    )
-    tolerance = 1e-4 if policy == "float32" else 0.03
-    np.testing.assert_allclose(plain[0], compiled[0], rtol=tolerance)
-    for name, a, b in zip(model.named_weights(), plain[1], compiled[1]):
-        if not name.endswith("key/bias"):
-            assert float(tf.norm(a - b)) < tolerance * float(tf.norm(a)), name

@@ -156,31 +156,6 @@ def test_padding_changes_no_score(small_config, small_inputs):
         np.testing.assert_allclose(beam(padded)[name], value, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [AlbertSpanAnswerer, AlbertBeamAnswerer])
-def test_all_weights_that_a_head_uses_have_gradients(
-    kind, small_config, small_inputs, check_gradients
-):
-    model = kind(small_config)
-    positions = tf.constant([5, 0])
-    with tf.GradientTape() as tape:
-        outputs = model({**small_inputs, "start_positions": positions}, training=True)
-        loss = tf.reduce_sum(outputs.get("cls_logits", 0.0) ** 2)
-        for name, scores in outputs.items():
-            if name != "cls_logits":
-                loss -= tf.reduce_sum(tf.gather(scores, positions, batch_dims=1))
-    # The softmax cancels biases of all scores, and neither head reads the pooled output.
-    biases = ("start_logits/dense/bias", "end_logits/dense_1/bias")
-    check_gradients(tape, loss, model, zero=biases, unused="bert/pooler")
-
-
-@pytest.mark.parametrize("kind", [AlbertSpanAnswerer, AlbertBeamAnswerer])
-def test_scores_are_float32_under_mixed_precision(kind, small_config, small_inputs):
-    model = kind(small_config, dtype="mixed_bfloat16")
-    for training in (False, True):
-        outputs = model({**small_inputs, "start_positions": tf.constant([4, 4])}, training=training)
-        assert {value.dtype for value in outputs.values()} == {tf.float32}
-
-
 @pytest.mark.parametrize(
     ("build", "deviation"),
     [(lambda config: AlbertBeamAnswerer(config, 2, 2, 0.1), 0.1), (AlbertSpanAnswerer, 0.02)],
