@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,7 @@ from albert_tf.cli.flags import (
     define_path,
     define_settings,
     given_settings,
-    name_flags,
+    refuse_flags,
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -41,14 +40,8 @@ from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import (
-    Output,
-    Runner,
-    build_pretraining_data,
-)
+from data_prep.pretraining_build import Output, Runner, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
-
-LOCAL, BEAM = RUNNERS = ("local", "beam")
 
 FLAGS = flags.FLAGS
 
@@ -83,22 +76,16 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_workers",
         1,
-        "Processes of --runner=local. The records do not depend on it. Each process writes whole "
+        "Processes of this machine. The records do not depend on it. Each process writes whole "
         "shards, so a divisor of the number of shards is best.",
         lower_bound=1,
-    )
-    flags.DEFINE_enum(
-        "runner",
-        "local",
-        RUNNERS,
-        "local: processes of this machine. beam: Apache Beam pipelines, on this machine or a "
-        "cluster (docs/scale.md); the records are the same.",
     )
     flags.DEFINE_string(
         "beam_options",
         None,
-        "With --runner=beam: Beam's pipeline options, as on a command line, for example "
-        "'--runner=DataflowRunner --project=mine'. Default: the DirectRunner, on this machine.",
+        "Build with Apache Beam, on this machine or a cluster (docs/scale.md), with these pipeline "
+        "options, as on a command line: '--runner=DataflowRunner --project=mine'. The records are "
+        "the same.",
     )
     define_overwrite_flag()
 
@@ -125,40 +112,35 @@ def _output() -> Output:
 
 
 def _runner() -> Callable[[Context, str], Runner]:
-    """Returns a function that makes the runner that --runner and its flags describe.
+    """Returns a function that makes the runner that the flags describe.
 
     Raises:
       AlbertError: a flag belongs to the other runner, or Beam is not installed.
     """
-    if FLAGS.runner == LOCAL:
-        if FLAGS.beam_options is not None:
-            raise AlbertError("--beam_options requires --runner=beam.")
+    if FLAGS.beam_options is None:
         return functools.partial(LocalRunner, num_workers=FLAGS.num_workers)
-    if FLAGS["num_workers"].present:
-        raise AlbertError(
-            "--num_workers requires --runner=local; --beam_options says how many workers Beam "
-            "has, for example '--direct_num_workers=2 --direct_running_mode=multi_processing'."
-        )
+    refuse_flags(
+        ["num_workers"],
+        "--beam_options says how many workers Beam has, for example '--direct_num_workers=2 "
+        "--direct_running_mode=multi_processing'.",
+    )
     try:
         from data_prep.beam_runner import BeamRunner
     except ModuleNotFoundError as error:
         raise AlbertError(
-            f"--runner=beam needs Apache Beam ({error}); install it with "
+            f"--beam_options needs Apache Beam ({error}); install it with "
             "`pip install apache-beam==2.65.0`, and for Dataflow 'apache-beam[gcp]==2.65.0'."
         ) from error
     try:
-        beam_options = shlex.split(FLAGS.beam_options or "")
+        return functools.partial(BeamRunner, beam_options=shlex.split(FLAGS.beam_options))
     except ValueError as error:
         raise AlbertError(f"--beam_options is not a command line: {error}.") from error
-    return functools.partial(BeamRunner, beam_options=beam_options)
 
 
 def _main() -> None:
     options = PretrainingOptions(**given_settings(PretrainingOptions))
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise AlbertError("Give --spm_model_file or --vocab_file.")
-    if warning := options.warning():
-        print(name_flags(warning), file=sys.stderr)
     output = _output()
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
@@ -177,10 +159,8 @@ def describe(statistics: dict[str, Any]) -> str:
     """Returns the statistics as a table of two columns."""
     rows = []
     for name, value in statistics.items():
-        if isinstance(value, dict):
-            rows += [(f"{name}: {key}", part) for key, part in value.items()]
-        else:
-            rows.append((name, value))
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        rows += [(f"{name}: {key}" if key else name, part) for key, part in parts]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value:>12}" for name, value in rows)
 

@@ -1,129 +1,128 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and tokenizes sentence files: one sentence per line, a blank line between documents."""
+"""Tokenized documents: from sentence files into buckets, each of which fits into memory.
+
+A tokenized text is one array of int32: the ids of each sentence and SENTENCE_END, and DOCUMENT_END
+after the sentences of each document. The file of a bucket holds its documents in this form.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
+from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.spill import Document
 
+SENTENCE_END, DOCUMENT_END = -1, -2
 #: Characters of text tokenized at once, and sent to a worker process at once.
 _BLOCK_CHARACTERS = 1 << 19
-#: Longer documents are cut into parts, so that text without blank lines neither fills the memory
-#: nor ends up in a single shard. A cut costs one instance its full length.
-MAX_PART_TOKENS = 1 << 17
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenBlock:
-    """Consecutive lines, tokenized.
-
-    Attributes:
-      lengths: int32 [lines]: tokens of the line; -1 where a document ends.
-      tokens: int32: the tokens of all lines.
-    """
-
-    lengths: np.ndarray
-    tokens: np.ndarray
-
-
-_END = TokenBlock(np.array([-1], np.int32), np.zeros(0, np.int32))
+#: Longer documents are cut, so that text without blank lines neither fills the memory nor ends up
+#: in a single shard. A cut costs one instance its full length.
+MAX_DOCUMENT_CHARACTERS = 1 << 19
 
 
 def read_blocks(
     paths: Sequence[str], on_read: Callable[[int], None] | None = None
-) -> Iterator[list[str]]:
-    """Yields the stripped lines of all files in blocks; "" ends a document.
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number of a text and stripped lines of whole documents; "" ends a document.
 
-    Documents end with their files, and so do blocks. The documents of a file, and the parts of a
-    very long one, then do not depend on the files before it.
+    Documents end with their files, and so do blocks.
 
     Args:
-      paths: text files, plain or compressed.
+      paths: the texts, plain or compressed: one sentence per line, blank lines between documents.
       on_read: called from time to time with the number of further bytes (as stored) read.
 
     Raises:
       AlbertError: a file is missing, damaged or not text; see read_lines.
     """
-    for path in paths:
+    for text, path in enumerate(paths):
         block: list[str] = []
-        characters = 0
+        in_block = in_document = 0
         for line in read_lines(path, on_read=on_read):
             line = line.strip()
             block.append(line)
-            characters += len(line) + 1
-            if characters >= _BLOCK_CHARACTERS:
-                yield block
-                block, characters = [], 0
-        yield [*block, ""]
+            in_block += len(line) + 1
+            in_document = in_document + len(line) + 1 if line else 0
+            if in_document >= MAX_DOCUMENT_CHARACTERS:
+                block.append("")
+                in_document = 0
+            if not block[-1] and in_block >= _BLOCK_CHARACTERS:
+                yield text, block
+                block, in_block = [], 0
+        yield text, [*block, ""]
 
 
-def tokenize_block(lines: Sequence[str], tokenizer: Tokenizer) -> TokenBlock:
-    """Tokenizes a block of stripped lines."""
-    encoded = tokenizer.encode_batch([line for line in lines if line])
-    sizes = np.fromiter(map(len, encoded), np.int32, len(encoded))
-    tokens = np.fromiter(chain.from_iterable(encoded), np.int32, int(sizes.sum()))
-    lengths = np.full(len(lines), -1, np.int32)
-    lengths[[bool(line) for line in lines]] = sizes
-    return TokenBlock(lengths, tokens)
+def tokenize(lines: Sequence[str], tokenizer: Tokenizer) -> list[np.ndarray]:
+    """Returns the tokenized documents of a block; those without tokens are left out."""
+    encoded = iter(tokenizer.encode_batch([line for line in lines if line]))
+
+    def sentences() -> Iterator[Sequence[int]]:
+        for line in lines:
+            if not line:
+                yield (DOCUMENT_END,)
+            elif ids := next(encoded):
+                yield ids
+                yield (SENTENCE_END,)
+
+    numbers = np.fromiter(chain.from_iterable(sentences()), np.int32)
+    documents = np.split(numbers, np.flatnonzero(numbers == DOCUMENT_END) + 1)
+    return [document for document in documents if len(document) > 1]
 
 
-def split_documents(blocks: Iterable[TokenBlock], counts: Counter[str]) -> Iterator[Document]:
-    """Joins token blocks and splits them into documents.
+def bucket_of(text: int, document: int, num_buckets: int) -> int:
+    """Returns the bucket of a document from its number in a text, and the number of the text.
 
-    Args:
-      blocks: in the order of the text.
-      counts: `documents`, `sentences`, `tokens`, `sentences_without_tokens` and
-        `long_document_cuts` are added to it.
+    Neighbours get different buckets, and the order in which texts are tokenized does not matter.
     """
-    number = parts = num_tokens = 0
-    lengths: list[np.ndarray] = []
-    tokens: list[np.ndarray] = []
-    for block in chain(blocks, [_END]):
-        counts["sentences_without_tokens"] += int((block.lengths == 0).sum())
-        for piece_lengths, piece_tokens, ends in _pieces(block):
-            if len(piece_tokens):
-                lengths.append(piece_lengths)
-                tokens.append(piece_tokens)
-                num_tokens += len(piece_tokens)
-            if num_tokens and (ends or num_tokens >= MAX_PART_TOKENS):
-                document = Document(number, np.concatenate(lengths), np.concatenate(tokens))
-                counts["sentences"] += len(document.sentence_lengths)
-                counts["tokens"] += num_tokens
-                parts += 1
-                num_tokens = 0
-                lengths, tokens = [], []
-                yield document
-            if ends and parts:
-                counts["documents"] += 1
-                counts["long_document_cuts"] += parts - 1
-                number += 1
-                parts = 0
+    return (text + document) % num_buckets
 
 
-def _pieces(block: TokenBlock) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
-    """Splits a block where documents end and where there are enough tokens for a part.
+def bucket_path(folder: str, bucket: int) -> str:
+    """Returns the path of a bucket's file; buckets without documents have none."""
+    return os.path.join(folder, f"bucket-{bucket:05d}.bin")
 
-    Yields sentence lengths, their tokens, and whether the document ends after them.
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    """Documents in memory, concatenated.
+
+    Attributes:
+      tokens: int32 [tokens].
+      sentence_bounds: int32 [sentences + 1]: sentence s is tokens[bounds[s]:bounds[s + 1]].
+      document_bounds: int32 [documents + 1]: likewise, the documents' bounds in sentences.
+      own_documents: the bucket's own documents are the first `own_documents` ones.
     """
-    sizes = np.maximum(block.lengths, 0)
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    start = 0
-    for end in [*np.flatnonzero(block.lengths < 0).tolist(), len(block.lengths)]:
-        while start < end:
-            stop = int(np.searchsorted(bounds, bounds[start] + MAX_PART_TOKENS))
-            stop = min(max(stop, start + 1), end)
-            piece = sizes[start:stop]
-            yield piece[piece > 0], block.tokens[bounds[start] : bounds[stop]], False
-            start = stop
-        if end < len(block.lengths):
-            yield sizes[:0], block.tokens[:0], True
-        start = end + 1
+
+    tokens: np.ndarray
+    sentence_bounds: np.ndarray
+    document_bounds: np.ndarray
+    own_documents: int
+
+    @classmethod
+    def from_numbers(cls, own: np.ndarray, *others: np.ndarray) -> Bucket:
+        """Separates tokens and ends; the documents of other buckets follow the bucket's own."""
+        numbers = np.concatenate([own, *others])
+        is_token, ends_sentence = numbers >= 0, numbers == SENTENCE_END
+        return cls(
+            numbers[is_token],
+            _bounds(is_token, ends_sentence),
+            _bounds(ends_sentence, numbers == DOCUMENT_END),
+            int(np.count_nonzero(own == DOCUMENT_END)),
+        )
+
+    @classmethod
+    def read(cls, folder: str, buckets: Sequence[int]) -> Bucket:
+        """Reads bucket `buckets[0]`; appends the documents of the other buckets to its own."""
+        data = (files.read_bytes(bucket_path(folder, bucket)) for bucket in buckets)
+        return cls.from_numbers(*(np.frombuffer(numbers, "<i4") for numbers in data))
+
+
+def _bounds(counted: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Returns 0 and, at each end, how much was counted before it."""
+    return np.append(0, np.cumsum(counted, dtype=np.int32)[ends]).astype(np.int32)

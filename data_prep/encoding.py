@@ -14,7 +14,6 @@ import numpy as np
 from albert_tf.data import records
 from albert_tf.data.masking import Masking
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.instances import Instances
 from data_prep.pretraining_options import SOP, PretrainingOptions
 
 #: Counts of how documents are cut, for the statistics.
@@ -48,7 +47,7 @@ class Context:
 def encode(
     context: Context,
     tokens: np.ndarray,
-    instances: Instances,
+    instances: np.ndarray,
     seed: int,
     first: int,
     counts: Counter[str],
@@ -58,7 +57,7 @@ def encode(
     Args:
       context: tokenizer and options.
       tokens: int32: the ids that the instances' ranges refer to.
-      instances: the instances.
+      instances: int32 [5, n], see create_instances.
       seed: of all random choices; not used for compact records.
       first: position of the first instance among those with this seed.
       counts: counts for the statistics; added to.
@@ -66,34 +65,34 @@ def encode(
     options, tokenizer = context.options, context.tokenizer
     columns = compact_columns(tokens, instances, options.max_seq_length, tokenizer)
     lengths = columns["segment_lengths"]
-    counts["instances"] += len(instances)
+    counts["instances"] += len(lengths)
     counts["sequence_tokens"] += int(lengths.sum() + (2 + (lengths[:, 1] > 0)).sum())
     if options.compact:
         sizes = lengths.sum(axis=1)
         for name, used in (("text_ids", sizes), ("word_starts", -(-sizes // 8))):
             columns[name] = [row[:size] for row, size in zip(columns[name], used.tolist())]
     else:
-        columns = masked_columns(context, columns, instances.labels, seed, first, counts)
+        columns = masked_columns(context, columns, instances[4], seed, first, counts)
     return records.encode_examples(columns, options.features(tokenizer.vocab_size))
 
 
 def compact_columns(
-    tokens: np.ndarray, instances: Instances, max_seq_length: int, tokenizer: Tokenizer
+    tokens: np.ndarray, instances: np.ndarray, max_seq_length: int, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:
     """Returns n instances as columns of records.compact_features, [n, *shape], padded with 0.
 
     Args:
       tokens: int32: the ids that the instances' ranges refer to.
-      instances: the instances.
+      instances: int32 [5, n], see create_instances.
       max_seq_length: number of columns of `text_ids`.
       tokenizer: knows which pieces start words.
     """
-    a = instances.a_end - instances.a_start
-    b = instances.b_end - instances.b_start
+    a_start, a_end, b_start, b_end, _ = instances
+    a, b = a_end - a_start, b_end - b_start
     column = np.arange(max_seq_length, dtype=np.int32)
     in_text = column < (a + b)[:, None]
-    index = column + instances.a_start[:, None]
-    index += (column >= a[:, None]) * (instances.b_start - a - instances.a_start)[:, None]
+    index = column + a_start[:, None]
+    index += (column >= a[:, None]) * (b_start - a - a_start)[:, None]
     ids = tokens.take(index, mode="clip") * in_text
     starts = tokenizer.word_starts.take(ids) & in_text
     dtype = records.compact_features(max_seq_length, tokenizer.vocab_size)["text_ids"].dtype
@@ -153,44 +152,35 @@ def masked_columns(
     }
 
 
-def summarize(
-    corpus: dict[str, int], counts: Counter[str], options: PretrainingOptions
-) -> dict[str, Any]:
+def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
     """Returns the manifest's statistics; compact records have none of what training draws.
 
     Args:
-      corpus: counts of split_documents.
-      counts: counts of all shards, over all passes.
+      counts: counts of all shards, over all passes; those of the corpus itself of one pass.
       options: the build's options.
     """
-    return {
-        "corpus": dict(corpus),
+    tokens = counts["sequence_tokens"]
+    statistics = {
+        "corpus": {name: counts[name] for name in ("documents", "sentences", "tokens")},
         "instances": counts["instances"],
-        "fill_ratio": _share(
-            counts["sequence_tokens"], counts["instances"] * options.max_seq_length
-        ),
-        **({} if options.compact else _masking_statistics(counts, options)),
+        "fill_ratio": _share(tokens, counts["instances"] * options.max_seq_length),
         "cutting": {name: counts[name] for name in _CUTTING},
+    }
+    if options.compact:
+        return statistics
+    masked, mask, kept = counts["masked_tokens"], counts["replaced_by_mask"], counts["kept"]
+    as_what = {"mask": mask, "original": kept, "random": masked - mask - kept}
+    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
+    return {
+        **statistics,
+        "label_1_share": _share(counts["label_1"], counts["instances"]),
+        "instances_without_predictions": counts["instances_without_predictions"],
+        "masked_tokens": masked,
+        "masked_share": _share(masked, tokens),
+        "masked_as": {name: _share(count, masked) for name, count in as_what.items()},
+        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
     }
 
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 6) if whole else 0.0
-
-
-def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
-    masked = counts["masked_tokens"]
-    others = masked - counts["replaced_by_mask"] - counts["kept"]
-    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
-    return {
-        "label_1_share": _share(counts["label_1"], counts["instances"]),
-        "instances_without_predictions": counts["instances_without_predictions"],
-        "masked_tokens": masked,
-        "masked_share": _share(masked, counts["sequence_tokens"]),
-        "masked_as": {
-            "mask": _share(counts["replaced_by_mask"], masked),
-            "original": _share(counts["kept"], masked),
-            "random": _share(others, masked),
-        },
-        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
-    }

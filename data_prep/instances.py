@@ -9,43 +9,16 @@ not copies, so that all instances of a bucket fit into memory together.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left, bisect_right
 from collections import Counter
 
 import numpy as np
 
+from data_prep.documents import Bucket
 from data_prep.pretraining_options import NSP, SOP, PretrainingOptions
-from data_prep.spill import Bucket
 
 #: Attempts to draw a document other than the current one.
 _TRIES = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class Instances:
-    """n instances as token ranges [start, end) of a bucket.
-
-    Attributes:
-      a_start, a_end: int32 [n]: segment A.
-      b_start, b_end: int32 [n]: segment B; empty for the objective "none". For SOP, segments are in
-        the order of the text; masking swaps them.
-      labels: int32 [n]: 1 if the segments are unrelated (NSP), otherwise 0.
-    """
-
-    a_start: np.ndarray
-    a_end: np.ndarray
-    b_start: np.ndarray
-    b_end: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        """Returns the number of instances."""
-        return len(self.labels)
-
-    def take(self, rows: np.ndarray | slice) -> Instances:
-        """Returns the instances in the given rows."""
-        return Instances(*(getattr(self, f.name)[rows] for f in dataclasses.fields(self)))
 
 
 def create_instances(
@@ -53,8 +26,8 @@ def create_instances(
     word_starts: np.ndarray,
     options: PretrainingOptions,
     rng: np.random.Generator,
-) -> tuple[Instances, Counter[str]]:
-    """Cuts a bucket's documents into the instances of one pass, and shuffles them.
+) -> tuple[np.ndarray, Counter[str]]:
+    """Cuts a bucket's documents into the n instances of one pass, and shuffles them.
 
     Args:
       bucket: the documents; only its own are cut, but unrelated segments come from all of them.
@@ -63,18 +36,26 @@ def create_instances(
       rng: source of all randomness.
 
     Returns:
-      The instances, and counts of merged, dropped and truncated ones.
+      The instances, int32 [5, n]: start and end of segment A and of segment B in the bucket's
+      tokens, and the label, 1 if the segments are unrelated (NSP). B is empty for the objective
+      "none". For SOP, segments are in the order of the text; masking swaps them. And counts of
+      merged, dropped and truncated instances.
     """
     counts: Counter[str] = Counter()
     cutter = _Cutter(bucket, options, rng, counts)
-    ranges = cutter.nsp_pass() if options.sentence_objective == NSP else cutter.chunk_pass()
-    columns = np.concatenate([np.zeros((0, 5), np.int32), *ranges]).T
-    instances = _truncate(Instances(*columns), bucket.tokens, word_starts, options, rng, counts)
-    return instances.take(rng.permutation(len(instances))), counts
+    rows = cutter.nsp_pass() if options.sentence_objective == NSP else cutter.chunk_pass()
+    *sentences, labels = rows.reshape(-1, 5).T
+    segments = np.stack([bucket.sentence_bounds[column] for column in sentences])
+    segments = _truncate(segments, bucket.tokens, word_starts, options, rng, counts)
+    instances = np.concatenate([segments, [labels]]).astype(np.int32)
+    return instances[:, rng.permutation(len(labels))], counts
 
 
 class _Cutter:
-    """Goes over a bucket's documents; a pass returns arrays of instances, int32 [n, 5]."""
+    """Goes over a bucket's documents; a pass returns int32 [n, 5].
+
+    These are the first sentence of each segment and the one after its last, and the label.
+    """
 
     def __init__(
         self,
@@ -89,9 +70,7 @@ class _Cutter:
         # Lists: bisect and access to single elements are several times faster than with arrays.
         self._bounds: list[int] = bucket.sentence_bounds.tolist()
         self._documents: list[int] = bucket.document_bounds.tolist()
-        self._document_ids: list[int] = bucket.document_ids.tolist()
         self._own = bucket.own_documents
-        self._token_bounds = bucket.sentence_bounds
 
     def _targets(self) -> list[int]:
         """Draws the tokens per instance for each document."""
@@ -107,93 +86,73 @@ class _Cutter:
         """
         return bisect_left(self._bounds, self._bounds[start] + tokens, start + 1, last)
 
-    def chunk_pass(self) -> list[np.ndarray]:
+    def chunk_pass(self) -> np.ndarray:
         """Returns the instances of one pass for "sop" or "none"."""
-        targets = list(enumerate(self._targets()))
-        one_pass = (
-            self._whole_sentences_pass if self._options.whole_sentences else self._truncated_pass
-        )
-        if not self._options.repeat_prob:
-            return one_pass(targets)
-        is_repeated = self._rng.random(len(targets)) < self._options.repeat_prob
-        repeated = [target for target, repeat in zip(targets, is_repeated) if repeat]
-        others = [target for target, repeat in zip(targets, is_repeated) if not repeat]
-        return [*one_pass(others), *self._repeated_pass(repeated)]
+        pairs = self._options.sentence_objective == SOP
+        is_repeated = self._rng.random(self._own) < self._options.repeat_prob
+        chunks: list[tuple[int, int]] = []
+        repeated: list[tuple[int, int]] = []
+        for document, target in enumerate(self._targets()):
+            if is_repeated[document]:
+                repeated += self._fitting(document, target // 2, least=1)
+            elif self._options.whole_sentences:
+                chunks += self._fitting(document, target, least=2 if pairs else 1)
+            else:
+                chunks += self._enough(document, target, pairs)
+        starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
+        middles = starts + self._rng.integers(1, ends - starts) if pairs else ends
+        rows = np.stack([starts, middles, middles, ends, np.zeros_like(starts)], axis=1)
+        if not repeated:
+            return rows
+        self._counts["instances_repeated"] += len(repeated)
+        return np.concatenate([rows, [(*chunk, *chunk, 0) for chunk in repeated]])
 
-    def _truncated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances that are truncated where they do not fit.
+    def _enough(self, document: int, target: int, pairs: bool) -> list[tuple[int, int]]:
+        """Returns the runs of sentences of a document with at least `target` tokens.
 
         Args:
-          targets: documents, and the tokens of an instance of each.
+          document: number of the document.
+          target: the tokens of an instance; the last run may have fewer.
+          pairs: whether a run needs two sentences.
         """
-        pairs = self._options.sentence_objective == SOP
-        chunks: list[tuple[int, int]] = []
-        for document, target in targets:
-            start, last = self._documents[document], self._documents[document + 1]
-            if pairs and last - start == 1:
-                self._counts["documents_skipped_single_sentence"] += 1
-                continue
-            while start < last:
-                end = self._chunk_end(start, last, target)
-                if pairs and end - start == 1:
-                    if end < last:
-                        end += 1
-                        self._counts["chunks_merged_with_next_sentence"] += 1
-                    else:
-                        start -= 1
-                        self._counts["chunks_merged_with_previous_sentence"] += 1
-                chunks.append((start, end))
-                start = end
-        return [self._segments(*np.array(chunks, np.int32).reshape(-1, 2).T)]
+        chunks = []
+        start, last = self._documents[document], self._documents[document + 1]
+        if pairs and last - start == 1:
+            self._counts["documents_skipped_single_sentence"] += 1
+            return []
+        while start < last:
+            end = self._chunk_end(start, last, target)
+            if pairs and end - start == 1:
+                if end < last:
+                    end += 1
+                    self._counts["chunks_merged_with_next_sentence"] += 1
+                else:
+                    start -= 1
+                    self._counts["chunks_merged_with_previous_sentence"] += 1
+            chunks.append((start, end))
+            start = end
+        return chunks
 
-    def _whole_sentences_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances of as many sentences as fit; see _truncated_pass for `targets`."""
-        least = 2 if self._options.sentence_objective == SOP else 1
-        return [self._segments(*self._fitting(targets, least))]
-
-    def _repeated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances of the same sentences twice; see _truncated_pass for `targets`."""
-        halves = [(document, target // 2) for document, target in targets]
-        starts, ends = self._fitting(halves, least=1)
-        self._counts["instances_repeated"] += len(starts)
-        return [self._as_ranges(starts, ends, starts, ends, np.zeros_like(starts))]
-
-    def _fitting(self, targets: list[tuple[int, int]], least: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns runs of at least `least` sentences, as many as fit.
+    def _fitting(self, document: int, target: int, least: int) -> list[tuple[int, int]]:
+        """Returns the runs of at least `least` sentences with at most `target` tokens.
 
         The sentence that no longer fits is left out. If it began the next run, first sentences
         would be longer than others, and their lengths would tell the order of the segments.
-
-        Args:
-          targets: documents, and the tokens of a run of each.
-          least: runs of fewer sentences are left out.
-
-        Returns:
-          The first sentences and those after the last, int32 [runs].
         """
-        chunks: list[tuple[int, int]] = []
-        for document, target in targets:
-            start, last = self._documents[document], self._documents[document + 1]
-            while start < last:
-                fitting = self._bounds[start] + target
-                end = bisect_right(self._bounds, fitting, start + 1, last + 1) - 1
-                if end - start >= least:
-                    chunks.append((start, end))
-                else:
-                    self._counts["sentences_left_out"] += end - start
-                self._counts["sentences_left_out"] += int(end < last)
-                start = end + 1
-        starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
-        return starts, ends
+        chunks = []
+        start, last = self._documents[document], self._documents[document + 1]
+        while start < last:
+            fitting = self._bounds[start] + target
+            end = bisect_right(self._bounds, fitting, start + 1, last + 1) - 1
+            if end - start >= least:
+                chunks.append((start, end))
+            else:
+                self._counts["sentences_left_out"] += end - start
+            self._counts["sentences_left_out"] += int(end < last)
+            start = end + 1
+        return chunks
 
-    def _segments(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Returns the instances of runs of sentences; for SOP, each has two segments."""
-        middles = ends
-        if self._options.sentence_objective == SOP:
-            middles = starts + self._rng.integers(1, ends - starts)
-        return self._as_ranges(starts, middles, middles, ends, np.zeros_like(starts))
-
-    def nsp_pass(self) -> list[np.ndarray]:
+    def nsp_pass(self) -> np.ndarray:
         """Returns the instances of one pass for "nsp".
 
         The next chunk starts with the sentences that an unrelated segment has replaced.
@@ -216,7 +175,7 @@ class _Cutter:
                 else:
                     rows.append((start, middle, *unrelated, 1))
                 start = middle
-        return [self._as_ranges(*np.array(rows, np.int32).reshape(-1, 5).T)]
+        return np.array(rows, np.int32)
 
     def _unrelated(self, document: int, tokens: int) -> tuple[int, int] | None:
         """Draws sentences [start, end) of another document with about `tokens` tokens.
@@ -224,32 +183,23 @@ class _Cutter:
         Returns None if no other document was drawn.
         """
         for _ in range(_TRIES):
-            other = int(self._rng.integers(len(self._document_ids)))
-            if self._document_ids[other] != self._document_ids[document]:
-                break
-        else:
-            return None
-        first, last = self._documents[other], self._documents[other + 1]
-        start = int(self._rng.integers(first, last))
-        return start, self._chunk_end(start, last, max(tokens, 1))
-
-    def _as_ranges(self, *columns: np.ndarray) -> np.ndarray:
-        """Converts four columns of sentence numbers, and the labels, into token ranges [n, 5]."""
-        *sentences, labels = columns
-        return np.stack([*(self._token_bounds[s] for s in sentences), labels], axis=1).astype(
-            np.int32
-        )
+            other = int(self._rng.integers(len(self._documents) - 1))
+            if other != document:
+                first, last = self._documents[other], self._documents[other + 1]
+                start = int(self._rng.integers(first, last))
+                return start, self._chunk_end(start, last, max(tokens, 1))
+        return None
 
 
 def _truncate(
-    instances: Instances,
+    segments: np.ndarray,
     tokens: np.ndarray,
     word_starts: np.ndarray,
     options: PretrainingOptions,
     rng: np.random.Generator,
     counts: Counter[str],
-) -> Instances:
-    """Shortens instances that are too long.
+) -> np.ndarray:
+    """Shortens instances that are too long, given and returned as int32 [4, n] without labels.
 
     The official builder removes one token after the other from the longer segment, at its front or
     its end with equal probability. This determines the final lengths, and the number of tokens
@@ -258,24 +208,21 @@ def _truncate(
     edge of the word, away from the removed part, unless that would empty the segment.
     """
     longest = options.max_text_tokens
-    a = instances.a_end - instances.a_start
-    b = instances.b_end - instances.b_start
+    a_start, a_end, b_start, b_end = segments
+    a, b = a_end - a_start, b_end - b_start
     half = longest // 2 + rng.integers(0, 1 + longest % 2, len(a), np.int32)
     new_a = np.minimum(a, np.maximum(half, longest - b))
     new_b = np.minimum(b, np.maximum(longest - half, longest - a))
     counts["instances_truncated"] += int((a + b > longest).sum())
     counts["tokens_truncated"] += int((a + b - new_a - new_b).sum())
-    segments = []
-    for start, end, cut in (
-        (instances.a_start, instances.a_end, a - new_a),
-        (instances.b_start, instances.b_end, b - new_b),
-    ):
+    rows = []
+    for start, end, cut in ((a_start, a_end, a - new_a), (b_start, b_end, b - new_b)):
         front = rng.binomial(cut, 0.5).astype(np.int32)
         new_start, new_end = start + front, end - (cut - front)
         new_start = _move_to_word_edge(new_start, new_end, front > 0, tokens, word_starts, step=1)
         new_end = _move_to_word_edge(new_end, new_start, cut > front, tokens, word_starts, step=-1)
-        segments += [new_start, new_end]
-    return Instances(*segments, instances.labels)
+        rows += [new_start, new_end]
+    return np.stack(rows)
 
 
 def _move_to_word_edge(

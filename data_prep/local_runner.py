@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from albert_tf.io import files, folders
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.workers import Advance, Workers
-from data_prep.documents import TokenBlock, read_blocks, split_documents, tokenize_block
+from data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
 from data_prep.encoding import Context
 from data_prep.pretraining_shards import ShardTask, write_pretraining_shard
-from data_prep.spill import Spill, SpillWriter
+
+#: Numbers (4 bytes each) of tokenized documents held in memory.
+_MAX_NUMBERS = 1 << 23
 
 
 class LocalRunner:
@@ -26,7 +32,7 @@ class LocalRunner:
           folder: the build's working folder.
           num_workers: number of processes.
         """
-        self._options = context.options
+        self._passes = context.options.dupe_factor
         self._folder = folder
         self._workers = Workers(num_workers, Context, (context.tokenizer, context.options))
 
@@ -37,25 +43,57 @@ class LocalRunner:
     def __exit__(self, *exception: object) -> None:
         self._workers.__exit__(*exception)
 
-    def tokenize(self, input_files: Sequence[str], num_buckets: int) -> Spill:
-        """Tokenizes blocks of lines in the workers; deals documents in this process."""
-        writer = SpillWriter(self._folder, num_buckets)
-        counts: Counter[str] = Counter()
+    def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
+        """Tokenizes blocks of lines in the workers; writes the buckets in this process."""
         with Progress("tokenizing", total_bytes(list(input_files))) as progress:
             blocks = read_blocks(input_files, progress.update)
             tokenized = self._workers.map(_tokenize, blocks, progress.update)
-            for document in split_documents(tokenized, counts):
-                writer.add(document)
-        return Spill(*writer.finish(), dict(counts))
+            _write_buckets(self._folder, _with_buckets(tokenized, num_buckets))
 
-    def write_shards(self, tasks: Sequence[ShardTask], all_tokens: int) -> None:
+    def write_shards(self, tasks: Sequence[ShardTask]) -> None:
         """Writes shards in the workers."""
-        passes = self._options.dupe_factor
-        done = all_tokens - sum(task.num_tokens for task in tasks)
-        with Progress("building", passes * all_tokens, "tokens", passes * done) as progress:
+        total = self._passes * sum(len(task.buckets) for task in tasks)
+        with Progress("building", total, "buckets") as progress:
             for _ in self._workers.map(write_pretraining_shard, tasks, progress.update):
                 pass
 
 
-def _tokenize(context: Context, lines: list[str], advance: Advance) -> TokenBlock:
-    return tokenize_block(lines, context.tokenizer)
+def _tokenize(
+    context: Context, block: tuple[int, list[str]], advance: Advance
+) -> tuple[int, list[np.ndarray]]:
+    text, lines = block
+    return text, tokenize(lines, context.tokenizer)
+
+
+def _with_buckets(
+    tokenized: Iterable[tuple[int, list[np.ndarray]]], num_buckets: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    counts: Counter[int] = Counter()
+    for text, documents in tokenized:
+        for document in documents:
+            yield bucket_of(text, counts[text], num_buckets), document
+            counts[text] += 1
+
+
+def _write_buckets(folder: str, documents: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Writes the files of all buckets from documents in order, each with its bucket."""
+    with folders.scratch_folder(os.path.join(folder, "buckets")) as scratch:
+        waiting: dict[int, list[np.ndarray]] = defaultdict(list)
+        size = 0
+
+        def append() -> None:
+            for bucket, arrays in waiting.items():
+                with open(bucket_path(scratch, bucket), "ab") as f:
+                    f.writelines(arrays)
+            waiting.clear()
+
+        for bucket, document in documents:
+            waiting[bucket].append(document)
+            size += len(document)
+            if size >= _MAX_NUMBERS:
+                append()
+                size = 0
+        append()
+        for name in os.listdir(scratch):
+            content = files.read_bytes(os.path.join(scratch, name))
+            files.write_bytes(os.path.join(folder, name), content)

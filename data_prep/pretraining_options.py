@@ -125,19 +125,6 @@ class PretrainingOptions(Settings):
         """The number of text tokens in a full instance."""
         return self.max_seq_length - (2 if self.sentence_objective == NO_OBJECTIVE else 3)
 
-    def warning(self) -> str | None:
-        """Returns a warning if long instances cannot have all their predictions, or None."""
-        most, length = self.max_predictions_per_seq, self.max_seq_length
-        wanted = int(self.masking().wanted(length))
-        if most >= wanted:
-            return None
-        return (
-            f"Warning: `max_predictions_per_seq`={most} lets {most / length:.1%} of an instance of "
-            f"{length} tokens be predicted. `masked_lm_prob`={self.masked_lm_prob} asks for "
-            f"{wanted} tokens ({self.masked_lm_prob:.0%}); leave `max_predictions_per_seq` out to "
-            "predict them all."
-        )
-
     def masking(self) -> MaskingOptions:
         """Returns the options for masking."""
         return MaskingOptions(

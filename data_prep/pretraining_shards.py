@@ -7,18 +7,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from albert_tf.data import records
+from albert_tf.data.records import ShardInfo
 from albert_tf.io import files, removal, storage
-from albert_tf.io.json_values import from_json
 from albert_tf.io.workers import Advance
+from data_prep.documents import Bucket
 from data_prep.encoding import Context, encode
 from data_prep.instances import create_instances
-from data_prep.spill import Bucket, Runs, bucket_reader
 
+#: Folder of the shards, in the build's working folder.
+RECORDS = "records"
 #: Numbers (instances × length) processed at once: many for NumPy, few enough for the caches.
 _BATCH_NUMBERS = 1 << 19
 
@@ -28,52 +30,39 @@ class ShardTask:
     """One shard to write.
 
     Attributes:
-      path: path of the TFRecord file.
-      build_folder: folder of the run files and of a note on each finished shard.
-      runs: how the run files hold the buckets.
+      folder: the build's working folder, with the buckets.
+      name: name of the TFRecord file.
       buckets: the shard's buckets, each followed by those that its unrelated segments may come
         from.
-      num_tokens: tokens in the shard's own buckets.
       owner: of temporary files, see removal.own_temporaries.
     """
 
-    path: str
-    build_folder: str
-    runs: Runs
+    folder: str
+    name: str
     buckets: Sequence[Sequence[int]]
-    num_tokens: int
     owner: str
+
+    @property
+    def path(self) -> str:
+        """Path of the TFRecord file."""
+        return os.path.join(self.folder, RECORDS, self.name)
 
     @property
     def note_path(self) -> str:
         """Path of the note on the finished shard."""
-        return os.path.join(self.build_folder, f"{os.path.basename(self.path)}.json")
+        return os.path.join(self.folder, "notes", f"{self.name}.json")
 
-    def result(self) -> ShardResult | None:
-        """Reads the note; returns None if it is missing or the shard is no longer complete."""
-
+    def result(self) -> tuple[ShardInfo, dict[str, int]] | None:
+        """Reads the shard's description and counts; None if it is not finished."""
         if not files.exists(self.note_path):
             return None
         note = files.read_json(self.note_path, "build state")
-        result = from_json(ShardResult, note, self.note_path)
-        info = records.ShardInfo.from_values(result.shard, self.note_path)
-        folder, name = os.path.split(self.path)
-        if info.name != name or not is_complete(folder, info):
-            return None
-        return dataclasses.replace(result, shard=info)
+        shard = ShardInfo.from_values(note["shard"], self.note_path)
+        return (shard, note["counts"]) if is_complete(os.path.dirname(self.path), shard) else None
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardResult:
-    """A finished shard: its description, and counts for the statistics."""
-
-    shard: records.ShardInfo
-    counts: dict[str, int]
-
-
-def is_complete(folder: str, shard: records.ShardInfo) -> bool:
+def is_complete(folder: str, shard: ShardInfo) -> bool:
     """Returns whether the shard is in `folder` and has its full size."""
-
     path = os.path.join(folder, shard.name)
     return files.exists(path) and storage.size(path) == shard.bytes
 
@@ -88,56 +77,42 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
     Args:
       context: tokenizer and options.
       task: see ShardTask.
-      advance: called with the number of document tokens processed, counted once per pass.
+      advance: called with 1 for each bucket in each pass.
     """
     counts: Counter[str] = Counter()
     passes = range(context.options.dupe_factor)
-    copies = os.path.join(task.build_folder, "buckets") if len(passes) > 1 else None
     with removal.own_temporaries(task.owner):
-        with bucket_reader(task.build_folder, task.runs, copies) as read:
-            all_passes = (_one_pass(context, task, read, n, counts, advance) for n in passes)
-            info = records.write_passes(task.path, all_passes)
-        files.write_json(task.note_path, dataclasses.asdict(ShardResult(info, dict(counts))))
+        all_passes = (_one_pass(context, task, number, counts, advance) for number in passes)
+        shard = records.write_passes(task.path, all_passes)
+        note = {"shard": dataclasses.asdict(shard), "counts": dict(counts)}
+        files.write_json(task.note_path, note)
 
 
 def _one_pass(
-    context: Context,
-    task: ShardTask,
-    read: Callable[[Sequence[int]], Bucket],
-    number: int,
-    counts: Counter[str],
-    advance: Advance,
+    context: Context, task: ShardTask, number: int, counts: Counter[str], advance: Advance
 ) -> Iterator[bytes]:
     """Yields the examples of one pass over the shard's buckets, with one bucket in memory.
 
     What is drawn for a bucket depends on (seed, bucket, pass); the order of the buckets on (seed,
     first bucket of the shard, pass).
     """
-    seed = context.options.random_seed
+    options = context.options
+    batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
     # The 1 separates this stream of random numbers from that of the first bucket's instances.
-    order = np.random.default_rng([seed, task.buckets[0][0], number, 1])
+    order = np.random.default_rng([options.random_seed, task.buckets[0][0], number, 1])
     for index in order.permutation(len(task.buckets)).tolist():
         buckets = task.buckets[index]
-        rng = np.random.default_rng([seed, buckets[0], number])
-        yield from _examples(context, read(buckets), rng, counts, advance)
-
-
-def _examples(
-    context: Context,
-    bucket: Bucket,
-    rng: np.random.Generator,
-    counts: Counter[str],
-    advance: Advance,
-) -> Iterator[bytes]:
-    """Yields the examples of one pass over a bucket."""
-    options = context.options
-    instances, cutting = create_instances(bucket, context.tokenizer.word_starts, options, rng)
-    counts.update(cutting)
-    seed = int(rng.integers(1 << 62))
-    batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
-    for start in range(0, len(instances), batch_size):
-        end = min(start + batch_size, len(instances))
-        batch = instances.take(slice(start, end))
-        yield from encode(context, bucket.tokens, batch, seed, start, counts)
-        tokens = bucket.own_tokens
-        advance(tokens * end // len(instances) - tokens * start // len(instances))
+        bucket = Bucket.read(task.folder, buckets)
+        if number == 0:
+            sentences = int(bucket.document_bounds[bucket.own_documents])
+            counts["documents"] += bucket.own_documents
+            counts["sentences"] += sentences
+            counts["tokens"] += int(bucket.sentence_bounds[sentences])
+        rng = np.random.default_rng([options.random_seed, buckets[0], number])
+        instances, cutting = create_instances(bucket, context.tokenizer.word_starts, options, rng)
+        counts.update(cutting)
+        seed = int(rng.integers(1 << 62))
+        for start in range(0, instances.shape[1], batch_size):
+            batch = instances[:, start : start + batch_size]
+            yield from encode(context, bucket.tokens, batch, seed, start, counts)
+        advance(1)

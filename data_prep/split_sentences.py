@@ -21,15 +21,22 @@ from collections.abc import Callable, Iterable, Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path, refuse_flags
+from albert_tf.cli.flags import (
+    define_overwrite_flag,
+    define_path,
+    define_settings,
+    given_settings,
+    refuse_flags,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import atomic_text_writer, read_lines
+from albert_tf.settings import Settings, setting
 from data_prep.sentence_splitter import SentenceSplitter, ends_sentence, unwrap
 
-INPUT_FORMATS = ("text", "jsonl", "files")
+TEXT, JSONL = INPUT_FORMATS = ("text", "jsonl")
 #: Longest JSON line: enough for a whole book, but not for a damaged file without line ends.
 MAX_JSON_LINE_BYTES = 64 << 20
 #: Approximate number of characters in a batch of paragraphs for the breaker.
@@ -39,20 +46,25 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
-    """How the input is divided into documents and paragraphs.
+class Layout(Settings):
+    """How the input is divided into documents and paragraphs."""
 
-    Attributes:
-      input_format: "text": documents are separated by blank lines; "jsonl": one document per line;
-        "files": one document a file.
-      document_blank_lines: for "text": the number of blank lines, or more, that end a document;
-        fewer end a paragraph.
-      join_lines: whether a paragraph may have several lines; otherwise each line is a paragraph.
-    """
-
-    input_format: str = "text"
-    document_blank_lines: int = 2
-    join_lines: bool = True
+    input_format: str = setting(
+        TEXT,
+        "text: documents are separated by blank lines; jsonl: one JSON object per line, each with "
+        "a document.",
+        choices=INPUT_FORMATS,
+    )
+    document_blank_lines: int = setting(
+        2,
+        "In text: number of consecutive blank lines, or more, that separate documents; fewer "
+        "separate paragraphs. 1 makes every paragraph a document, 0 every file.",
+    )
+    join_lines: bool = setting(
+        True,
+        "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
+        "paragraph per line.",
+    )
 
 
 def read_paragraphs(
@@ -63,19 +75,17 @@ def read_paragraphs(
     Raises:
       AlbertError: see read_lines; or a JSON line is not an object with the text field.
     """
-    if layout.input_format == "jsonl":
-        lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                text = _json_text(line, f"{path}:{number}")
-                yield from _paragraphs(text.splitlines(), layout.join_lines, None)
-                yield None
+    if layout.input_format == TEXT:
+        lines = read_lines(path, on_read=on_read)
+        yield from _paragraphs(lines, layout.join_lines, layout.document_blank_lines)
+        yield None
         return
-    document_blank_lines = layout.document_blank_lines if layout.input_format == "text" else None
-    yield from _paragraphs(
-        read_lines(path, on_read=on_read), layout.join_lines, document_blank_lines
-    )
-    yield None
+    lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            text = _json_text(line, f"{path}:{number}")
+            yield from _paragraphs(text.splitlines(), layout.join_lines)
+            yield None
 
 
 def _json_text(line: str, where: str) -> str:
@@ -92,9 +102,9 @@ def _json_text(line: str, where: str) -> str:
 
 
 def _paragraphs(
-    lines: Iterable[str], join_lines: bool, document_blank_lines: int | None
+    lines: Iterable[str], join_lines: bool, document_blank_lines: int = 0
 ) -> Iterator[str | None]:
-    """Yields paragraphs and, if `document_blank_lines` is set, None at the end of documents.
+    """Yields paragraphs and, if `document_blank_lines` is not 0, None at the end of documents.
 
     Long text without blank lines is cut at lines that end with a sentence.
     """
@@ -227,34 +237,15 @@ def define_flags() -> None:
         "the name ends in .gz, .bz2 or .xz.",
         required=True,
     )
-    flags.DEFINE_enum(
-        "input_format",
-        "text",
-        INPUT_FORMATS,
-        "text: documents separated by blank lines (see --document_blank_lines); jsonl: one JSON "
-        "object per line, each with a document; files: each file is one document.",
-    )
-    flags.DEFINE_integer(
-        "document_blank_lines",
-        2,
-        "With --input_format=text: number of consecutive blank lines, or more, that separate "
-        "documents; fewer separate paragraphs. 1 makes every paragraph a document.",
-        lower_bound=1,
-    )
-    flags.DEFINE_bool(
-        "join_lines",
-        True,
-        "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
-        "paragraph per line.",
-    )
+    define_settings(Layout)
     define_overwrite_flag()
 
 
 def _main() -> None:
     flag = flags.FLAGS
-    if flag.input_format != "text":
+    layout = Layout(**given_settings(Layout))
+    if layout.input_format != TEXT:
         refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
-    layout = Layout(flag.input_format, flag.document_blank_lines, flag.join_lines)
     input_files = list_files(flag.input_file)
     counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
     print(

@@ -23,13 +23,19 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
+from albert_tf.cli.flags import (
+    define_overwrite_flag,
+    define_path,
+    define_settings,
+    given_settings,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.signals import native_waiting
 from albert_tf.io.text_files import read_lines
+from albert_tf.settings import Settings, setting
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
 
@@ -39,6 +45,7 @@ CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 #: Longer sentences are left out, as by SentencePiece's trainer.
 MAX_SENTENCE_BYTES = 4192
+_SEED = 12345
 # The trainer adds up floating-point sums of the threads: another number, another model.
 _TRAINER_THREADS = 16
 _LARGE_CORPUS_CHARACTERS = 1 << 30
@@ -46,15 +53,28 @@ _REPORT_SENTENCES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """The settings that decide the vocabulary, besides the text; see the flags' help."""
+class VocabularySettings(Settings):
+    """The settings that decide the vocabulary, besides the text."""
 
-    vocab_size: int = 30000
-    lower_case: bool = True
-    strip_accents: bool = True
-    character_coverage: float = 0.99995
-    input_sentence_size: int = 10_000_000
-    random_seed: int = 12345
+    vocab_size: int = setting(30000, "Number of pieces, including special ones.", minimum=14)
+    lower_case: bool = setting(True, "Lower-case the text.", flag="do_lower_case")
+    strip_accents: bool = setting(
+        True,
+        "Remove accents (é becomes e), as for the English releases. Turn off for languages where "
+        "accents distinguish words.",
+    )
+    character_coverage: float = setting(
+        0.99995,
+        "Share of the text's characters that get their own piece; the rarest others become <unk>.",
+        minimum=0.9,
+        maximum=1.0,
+    )
+    input_sentence_size: int = setting(
+        10_000_000,
+        "Largest number of training sentences, drawn uniformly from all of the text. Memory grows "
+        "with it: about 3 kB a sentence, nearly all of it in SentencePiece's trainer.",
+        minimum=1,
+    )
 
 
 def sample_stream(items: Iterable[str], size: int, seed: int) -> list[str]:
@@ -74,7 +94,9 @@ def sample_stream(items: Iterable[str], size: int, seed: int) -> list[str]:
     return [item for _, item in sorted(sample)]
 
 
-def _read_sentences(input_files: list[str], settings: Settings, counts: dict) -> Iterator[str]:
+def _read_sentences(
+    input_files: list[str], settings: VocabularySettings, counts: dict
+) -> Iterator[str]:
     """Yields the normalised sentences of all files that are not too long, and counts all."""
     counts.update(sentences_read=0, sentences_too_long=0)
     with Progress("reading", total_bytes(input_files)) as progress:
@@ -92,10 +114,12 @@ def _read_sentences(input_files: list[str], settings: Settings, counts: dict) ->
                 yield sentence
 
 
-def _sample(input_files: list[str], settings: Settings, counts: dict[str, int]) -> list[str]:
+def _sample(
+    input_files: list[str], settings: VocabularySettings, counts: dict[str, int]
+) -> list[str]:
     """Reads, normalises and samples the sentences of all files."""
     sentences = _read_sentences(input_files, settings, counts)
-    sample = sample_stream(sentences, settings.input_sentence_size, settings.random_seed)
+    sample = sample_stream(sentences, settings.input_sentence_size, _SEED)
     counts["sentences_sampled"] = len(sample)
     if not sample:
         raise AlbertError(
@@ -105,7 +129,7 @@ def _sample(input_files: list[str], settings: Settings, counts: dict[str, int]) 
     return sample
 
 
-def _train(sentences: list[str], settings: Settings) -> bytes:
+def _train(sentences: list[str], settings: VocabularySettings) -> bytes:
     """Runs SentencePiece's trainer; returns the serialized model."""
     import sentencepiece as spm
 
@@ -137,7 +161,7 @@ def _train(sentences: list[str], settings: Settings) -> bytes:
     return model.getvalue()
 
 
-def _explain(error: RuntimeError, settings: Settings) -> AlbertError:
+def _explain(error: RuntimeError, settings: VocabularySettings) -> AlbertError:
     """Translates SentencePiece's message."""
     message = str(error)
     if too_high := re.search(r"too high.*value <= (\d+)", message):
@@ -181,45 +205,38 @@ def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:
 def train_sentencepiece(
     input_files: list[str],
     output_prefix: str,
-    settings: Settings | None = None,
+    settings: VocabularySettings | None = None,
     overwrite: bool = False,
 ) -> dict[str, object]:
     """Trains a vocabulary; writes PREFIX.model, PREFIX.vocab, PREFIX.training.json, tokenizer.json.
 
-    Equal text and settings give equal bytes. Does nothing if the files already exist, made from
-    the same text with the same settings.
+    Equal text and settings give equal bytes.
 
     Args:
       input_files: one sentence per line; blank lines are skipped. UTF-8, plain or compressed.
       output_prefix: path of the results without their suffix; tokenizer.json goes into the same
         folder.
-      settings: see Settings.
-      overwrite: replace results of other text or settings.
+      settings: see VocabularySettings.
+      overwrite: replace existing files.
 
     Returns:
-      The content of PREFIX.training.json: settings, inputs, counts, fit and the model's sha256.
+      The content of PREFIX.training.json: settings, counts, fit and the model's sha256.
 
     Raises:
       AlbertError: bad input, text too small for the vocabulary, output files that exist already or
         are input files, or another process that writes to the folder.
     """
-    with lock_folder(os.path.dirname(output_prefix), "training a vocabulary"):
-        return _train_and_save(input_files, output_prefix, settings or Settings(), overwrite)
+    folder, name = os.path.split(output_prefix)
+    outputs = [f"{name}.{end}" for end in ("model", "vocab", "training.json")] + [SPEC_FILE]
+    with lock_folder(folder, "training a vocabulary"):
+        for output in outputs:
+            files.check_output(os.path.join(folder, output), input_files, overwrite)
+        return _train_and_save(input_files, output_prefix, settings or VocabularySettings())
 
 
 def _train_and_save(
-    input_files: list[str], output_prefix: str, settings: Settings, overwrite: bool
+    input_files: list[str], output_prefix: str, settings: VocabularySettings
 ) -> dict[str, object]:
-    for path in _outputs(output_prefix):
-        files.check_output(path, input_files, overwrite=True)  # `_existing` checks the rest.
-    made_from = {
-        "settings": dataclasses.asdict(settings),
-        "input_sha256": [files.sha256(path) for path in input_files],
-    }
-    existing = _existing(output_prefix, made_from, overwrite)
-    if existing is not None:
-        print(f"{output_prefix}.model already exists, made from the same text and settings.")
-        return existing
     counts: dict[str, int] = {}
     sentences = _sample(input_files, settings, counts)
     print(
@@ -240,23 +257,15 @@ def _train_and_save(
     tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
     _check_layout(tokenizer)
     result = {
-        **made_from,
+        "settings": dataclasses.asdict(settings),
         **counts,
         **_report(tokenizer, sentences),
         "model_sha256": spec.sha256,
     }
-    # The record comes first: should the command be stopped here and run again, it recognises its
-    # own results by it. tokenizer.json comes last.
     files.write_json(f"{output_prefix}.training.json", result)
     files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
     tokenizer.save(os.path.dirname(output_prefix) or os.curdir)
     return result
-
-
-def _outputs(output_prefix: str) -> list[str]:
-    """Returns the paths of all output files: model, vocab, training.json, tokenizer.json."""
-    spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
-    return [f"{output_prefix}.{end}" for end in ("model", "vocab", "training.json")] + [spec_path]
 
 
 def _vocab_lines(model: bytes) -> Iterator[str]:
@@ -268,51 +277,8 @@ def _vocab_lines(model: bytes) -> Iterator[str]:
         yield f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
 
 
-def _describes(spec_path: str, sha256: object) -> bool:
-    """Whether there is a tokenizer.json of a vocabulary with this checksum."""
-    try:
-        return files.read_object(spec_path, "tokenizer").get("sha256") == sha256
-    except AlbertError:
-        return False
-
-
-def _existing(
-    output_prefix: str, made_from: dict[str, object], overwrite: bool
-) -> dict[str, object] | None:
-    """Returns the record of earlier results if they are complete; None if training is needed.
-
-    Raises:
-      AlbertError: the files of other text or settings exist and must not be overwritten.
-    """
-    exists = files.exists
-    model_path, _, record_path, spec_path = paths = _outputs(output_prefix)
-    if exists(record_path):
-        record = files.read_object(record_path, "training record")
-        made_the_same = all(record.get(key) == value for key, value in made_from.items())
-        sha256 = record.get("model_sha256")
-        whole = exists(model_path) and sha256 == files.sha256(model_path)
-        if made_the_same and (whole or not exists(model_path)):
-            described = exists(spec_path) and _describes(spec_path, sha256)
-            if whole and described:
-                return record
-            if overwrite or described or not exists(spec_path):
-                return None
-            raise AlbertError(
-                f"{spec_path} describes another vocabulary; choose an `output_prefix` in "
-                "another folder, or set `overwrite`."
-            )
-    in_the_way = [path for path in paths if exists(path)]
-    if in_the_way and not overwrite:
-        raise AlbertError(
-            f"{in_the_way[0]} already exists, made from other text or settings; choose another "
-            "`output_prefix` in another folder, or set `overwrite`."
-        )
-    return None
-
-
 def define_flags() -> None:
     """Defines the flags."""
-    defaults = Settings()
     define_path(
         "input_file",
         None,
@@ -327,47 +293,13 @@ def define_flags() -> None:
         "PREFIX.training.json; tokenizer.json goes into the same folder.",
         required=True,
     )
-    flags.DEFINE_integer(
-        "vocab_size",
-        defaults.vocab_size,
-        "Number of pieces, including special ones.",
-        lower_bound=len(CONTROL_SYMBOLS) + len(USER_SYMBOLS) + 3,
-    )
-    flags.DEFINE_bool("do_lower_case", defaults.lower_case, "Lower-case the text.")
-    flags.DEFINE_bool(
-        "strip_accents",
-        defaults.strip_accents,
-        "Remove accents (é becomes e), as for the English releases. Turn off for languages where "
-        "accents distinguish words.",
-    )
-    flags.DEFINE_float(
-        "character_coverage",
-        defaults.character_coverage,
-        "Share of the text's characters that get their own piece; the rarest others become <unk>.",
-        lower_bound=0.9,
-        upper_bound=1.0,
-    )
-    flags.DEFINE_integer(
-        "input_sentence_size",
-        defaults.input_sentence_size,
-        "Largest number of training sentences, drawn uniformly from all of the text. Memory grows "
-        "with it: about 3 kB a sentence, nearly all of it in SentencePiece's trainer.",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")
+    define_settings(VocabularySettings)
     define_overwrite_flag()
 
 
 def _main() -> None:
     flag = flags.FLAGS
-    settings = Settings(
-        vocab_size=flag.vocab_size,
-        lower_case=flag.do_lower_case,
-        strip_accents=flag.strip_accents,
-        character_coverage=flag.character_coverage,
-        input_sentence_size=flag.input_sentence_size,
-        random_seed=flag.random_seed,
-    )
+    settings = VocabularySettings(**given_settings(VocabularySettings))
     input_files = files.expand_globs(flag.input_file)
     result = train_sentencepiece(input_files, flag.output_prefix, settings, flag.overwrite)
     print(

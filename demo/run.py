@@ -100,6 +100,7 @@ def stages(out: str) -> list[Stage]:
                 "input_file": text["train"],
                 "output_prefix": vocabulary.removesuffix(".model"),
                 "vocab_size": 4000,
+                "overwrite": True,
             },
             [text["train"]],
             seconds=10,

@@ -40,7 +40,7 @@ from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.train_sentencepiece import Settings, train_sentencepiece
+from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from tests.support.small_tasks import write_run
 from tests.training.conftest import TINY_CONFIG
 
@@ -157,7 +157,7 @@ def write(folder: Path) -> None:
     """Writes the files of a set; see above."""
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        settings = Settings(vocab_size=VOCABULARY, character_coverage=1.0)
+        settings = VocabularySettings(vocab_size=VOCABULARY, character_coverage=1.0)
         train_sentencepiece([text_file()], str(work / "small"), settings)
         for record_format in ("masked", "compact"):
             build_records(

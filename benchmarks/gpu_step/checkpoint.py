@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 
 from absl import flags
 
@@ -17,7 +16,7 @@ from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state
 from benchmarks.gpu_step.text import save_text
-from data_prep.documents import read_blocks, split_documents, tokenize_block
+from data_prep.documents import read_blocks, tokenize
 
 FLAGS = flags.FLAGS
 
@@ -40,12 +39,10 @@ def write_text() -> None:
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file)
     paths = files.expand_globs(FLAGS.input_file)
     files.check_output(FLAGS.output, paths, overwrite=True)
-    counts: Counter[str] = Counter()
     with Progress("tokenizing", total_bytes(paths)) as progress:
         blocks = read_blocks(paths, progress.update)
-        tokenized = (tokenize_block(block, tokenizer) for block in blocks)
-        documents = list(split_documents(tokenized, counts))
-    print(f"{counts['documents']:,} documents, {counts['tokens']:,} tokens; compressing them.")
+        documents = [document for _, lines in blocks for document in tokenize(lines, tokenizer)]
+    print(f"{len(documents):,} documents; compressing them.")
     save_text(FLAGS.output, documents, tokenizer)
     print(f"{FLAGS.output}: {os.path.getsize(FLAGS.output) / 2**20:.1f} MiB")
 

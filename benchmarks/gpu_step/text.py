@@ -30,35 +30,36 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
 from benchmarks.gpu_step.program import BATCH, Program
+from data_prep.documents import DOCUMENT_END, Bucket
 from data_prep.encoding import Context, compact_columns, masked_columns
 from data_prep.instances import create_instances
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.spill import Bucket, Dealer, Document
 
+#: Numbers have two bytes, and two of them stand for ends of sentences and documents.
+_MAX_PIECES = (1 << 16) + DOCUMENT_END
 #: Examples that are masked together.
 _ROWS = 4096
 #: The compressor looks for repetitions in as many bytes.
 _DICTIONARY_BYTES = 1 << 28
 
 
-def save_text(path: str, documents: Sequence[Document], tokenizer: Tokenizer) -> None:
+def save_text(path: str, documents: Sequence[np.ndarray], tokenizer: Tokenizer) -> None:
     """Writes tokenized documents and their tokenizer as an .npz file compressed with LZMA.
 
     Raises:
-      AlbertError: there are no documents, or the vocabulary has more than 65,536 pieces.
+      AlbertError: there are no documents, or the vocabulary is too large.
     """
     if not documents:
         raise AlbertError("The input files contain no text.")
-    if tokenizer.vocab_size > 1 << 16:
+    if tokenizer.vocab_size > _MAX_PIECES:
         raise AlbertError(
-            f"The vocabulary has {tokenizer.vocab_size:,} pieces; at most 65,536 can be stored."
+            f"The vocabulary has {tokenizer.vocab_size:,} pieces; at most {_MAX_PIECES:,} can be "
+            "stored."
         )
     content = io.BytesIO()
     np.savez(
         content,
-        tokens=np.concatenate([document.tokens for document in documents]).astype(np.uint16),
-        sentences=np.concatenate([document.sentence_lengths for document in documents]),
-        documents=np.array([len(document.sentence_lengths) for document in documents]),
+        numbers=(np.concatenate(documents) - DOCUMENT_END).astype(np.uint16),
         tokenizer=np.array(json.dumps(tokenizer.spec.to_dict())),
         vocabulary=np.frombuffer(tokenizer.data, np.uint8),
     )
@@ -78,7 +79,7 @@ class Text:
     """What `save_text` wrote.
 
     Attributes:
-      buckets: the documents, dealt to parts of about the same size.
+      buckets: the documents, in parts of about the same size.
       tokenizer: of the documents.
       sha256: hex digest of the file.
     """
@@ -98,26 +99,15 @@ class Text:
             with open(path, "rb") as f:
                 stored = f.read()
             with np.load(io.BytesIO(lzma.decompress(stored))) as arrays:
-                tokens, sentences, documents = (
-                    arrays[name] for name in ("tokens", "sentences", "documents")
-                )
+                numbers = arrays["numbers"].astype(np.int32) + DOCUMENT_END
                 spec = json.loads(str(arrays["tokenizer"]))
                 vocabulary = arrays["vocabulary"].tobytes()
         except (OSError, lzma.LZMAError, zipfile.BadZipFile, KeyError, ValueError) as error:
             raise AlbertError(f"{path} is not a file that `text` wrote: {error}") from error
         tokenizer = Tokenizer(TokenizerSpec.from_dict(spec, path), vocabulary, path)
-        dealer = Dealer(num_buckets)
-        dealt: list[list[Document]] = [[] for _ in range(num_buckets)]
-        sentence_ends = np.cumsum(documents)
-        token_ends = np.cumsum(sentences)[sentence_ends - 1].tolist()
-        first_sentence = first_token = 0
-        for number, (sentence, token) in enumerate(zip(sentence_ends.tolist(), token_ends)):
-            document = Document(
-                number, sentences[first_sentence:sentence], tokens[first_token:token]
-            )
-            dealt[dealer.deal(token - first_token)].append(document)
-            first_sentence, first_token = sentence, token
-        buckets = [Bucket.from_documents(documents) for documents in dealt if documents]
+        documents = np.split(numbers, np.flatnonzero(numbers == DOCUMENT_END)[:-1] + 1)
+        shares = [documents[bucket::num_buckets] for bucket in range(num_buckets)]
+        buckets = [Bucket.from_numbers(np.concatenate(share)) for share in shares if share]
         return cls(buckets, tokenizer, hashlib.sha256(stored).hexdigest())
 
 
@@ -230,10 +220,10 @@ def _build(
         context, counts = Context(tokenizer, each), collections.Counter()
         instances, _ = create_instances(bucket, tokenizer.word_starts, each, rng)
         masking_seed = int(rng.integers(1 << 62))
-        for start in range(0, len(instances), _ROWS):
-            rows = instances.take(slice(start, start + _ROWS))
+        for start in range(0, instances.shape[1], _ROWS):
+            rows = instances[:, start : start + _ROWS]
             compact = compact_columns(bucket.tokens, rows, each.max_seq_length, tokenizer)
-            masked = masked_columns(context, compact, rows.labels, masking_seed, start, counts)
+            masked = masked_columns(context, compact, rows[4], masking_seed, start, counts)
             del masked["token_boundary"]  # No model reads it.
             for name, column in to_model_names(masked).items():
                 columns[name].append(column if column.dtype == bool else column.astype(np.uint16))

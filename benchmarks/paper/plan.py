@@ -166,6 +166,7 @@ class Plan:
         flags = {
             "input_file": os.path.join(text, TRAIN_FILE),
             "output_prefix": os.path.join(folder, "spm"),
+            "overwrite": True,
             **settings,
         }
         script = "data_prep/train_sentencepiece.py"

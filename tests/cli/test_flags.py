@@ -150,7 +150,7 @@ REFUSED = [
      "--eval_every_steps would be ignored"),
     ("export_tfhub", ["--albert_directory=a", "--export_path=b", "--max_seq_length=64"],
      "--max_seq_length would be ignored"),
-    ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=files",
+    ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=jsonl",
                                    "--document_blank_lines=1"],
      "--document_blank_lines would be ignored"),
 ]  # fmt: skip

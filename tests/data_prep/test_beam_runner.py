@@ -1,10 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""--runner=beam: the same bytes as with the local runner; errors of pipelines and their options."""
+"""Apache Beam: the bytes of the local runner; errors of pipelines and their options."""
 
 import functools
 import gzip
-import json
 import re
 import sys
 from pathlib import Path
@@ -13,14 +12,18 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
+from data_prep import (
+    beam_runner,
+    create_pretraining_data,
+    documents,
+    local_runner,
+    pretraining_build,
+)
 from data_prep.beam_runner import BeamRunner
-from data_prep.pretraining_build import Output, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
 from tests.support.cases import slow
-from tests.support.corpora import SMALL, build, corpus, digests
+from tests.support.corpora import build, corpus, digests
 
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
@@ -40,11 +43,11 @@ def texts(tmp_path):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Several buckets a shard, several runs and long documents, as in a large corpus."""
+    """Several buckets a shard, several parts of each and long documents, as in a large corpus."""
     monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 1500)
-    monkeypatch.setattr(spill, "_RUN_NUMBERS", 2000)
+    monkeypatch.setattr(local_runner, "_MAX_NUMBERS", 2000)
     monkeypatch.setattr(documents, "_BLOCK_CHARACTERS", 700)
-    monkeypatch.setattr(documents, "MAX_PART_TOKENS", 150)
+    monkeypatch.setattr(documents, "MAX_DOCUMENT_CHARACTERS", 500)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,7 @@ def test_shards_and_manifest_equal_those_of_the_local_runner(
 ):
     options = PretrainingOptions(**{"max_seq_length": 32, **options})
     manifest = build(texts, vocabulary, tmp_path / "local", options, num_shards=4)
-    assert manifest.statistics["corpus"]["long_document_cuts"] > 0
+    assert manifest.statistics["corpus"]["documents"] > 60 + 30 + 2 + 21
     assert build(texts, vocabulary, tmp_path / "beam", options, BeamRunner, num_shards=4)
     expected = digests(tmp_path / "local")
     assert len(expected) == 4 + len(["manifest.json", "tokenizer.json", "vocab.txt"])
@@ -75,15 +78,13 @@ def test_shards_and_manifest_equal_those_of_the_local_runner(
 
 
 def test_the_script_builds_the_same_with_both_runners(tmp_path, texts, vocabulary, run_script):
-    for runner in ("local", "beam"):
+    for runner, flags in (("local", []), ("beam", ["--beam_options="])):
         result = run_script(
             create_pretraining_data,
-            f"--runner={runner}",
             f"--input_file={','.join(texts)}",
             f"--vocab_file={vocabulary}",
             f"--output_dir={tmp_path / runner}",
-            "--max_seq_length=32",
-            "--dupe_factor=2",
+            *("--max_seq_length=32", "--dupe_factor=2", *flags),
         ).ok()
         assert "instances in 10 shards" in result.stdout
     assert digests(tmp_path / "beam") == digests(tmp_path / "local")
@@ -100,23 +101,6 @@ def test_a_corpus_in_ram_is_built(vocabulary, texts):
     build(copies, vocabulary, f"{root}/beam", runner=BeamRunner)
     build(copies, vocabulary, f"{root}/local")
     assert digests(f"{root}/beam") == digests(f"{root}/local")
-
-
-def test_a_failure_of_the_pipeline_keeps_the_tokenized_texts(tmp_path, texts, vocabulary):
-    build_folder = tmp_path / "out" / "_build"
-    blocked = build_folder / "run-00001-00000.bin"
-    (blocked / "inside").mkdir(parents=True)
-    started = _Build(texts, Tokenizer.from_file(vocabulary), Output(str(tmp_path / "out")), SMALL)
-    (build_folder / "plan.json").write_text(json.dumps(started._plan))
-    with pytest.raises(StoppedError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
-        build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
-    tokenized = sorted(path.name for path in build_folder.glob("text-*.json"))
-    assert tokenized == [f"text-0000{i}.json" for i in range(5)]
-    (blocked / "inside").rmdir()
-    blocked.rmdir()
-    build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
-    build(texts, vocabulary, tmp_path / "whole")
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
 
 
 def test_a_workers_error_is_extracted_from_the_traceback_of_another_process():
@@ -139,12 +123,10 @@ def test_a_workers_error_is_extracted_from_the_traceback_of_another_process():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam_options=--runner=DataflowRunner"], "Dataflow's workers do not see .*/out; give"),
         (["--beam_options=--runner=Donkey"], "--beam_options: Unexpected pipeline runner: Donkey"),
         (["--beam_options=--direct_num_workers=x"], "argument --direct_num_workers: invalid int"),
         (["--beam_options='--runner"], "--beam_options is not a command line: No closing"),
-        (["--num_workers=2"], "--num_workers requires --runner=local"),
-        (["--runner=local", "--beam_options="], "--beam_options requires --runner=beam"),
+        (["--beam_options=", "--num_workers=2"], "--num_workers would be ignored: --beam_options"),
     ],
 )
 def test_wrong_options_are_reported_before_anything_is_written(
@@ -152,7 +134,6 @@ def test_wrong_options_are_reported_before_anything_is_written(
 ):
     result = run_script(
         create_pretraining_data,
-        "--runner=beam",
         f"--input_file={text}",
         f"--vocab_file={vocabulary}",
         f"--output_dir={tmp_path / 'out'}",
@@ -170,14 +151,12 @@ def test_a_missing_beam_is_reported_for_its_runner_only(
 ):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     monkeypatch.delitem(sys.modules, "data_prep.beam_runner")
-    for runner in ("local", "beam"):
-        result = run_script(
-            create_pretraining_data,
-            f"--runner={runner}",
-            f"--output_dir={tmp_path / runner}",
-            *(f"--input_file={text}", f"--vocab_file={vocabulary}", "--dupe_factor=1"),
-        )
-        assert result.returncode == (runner == "beam")
+    given = f"--input_file={text}", f"--vocab_file={vocabulary}", "--dupe_factor=1"
+    run_script(create_pretraining_data, f"--output_dir={tmp_path}/local", *given).ok()
+    result = run_script(
+        create_pretraining_data, f"--output_dir={tmp_path}/beam", *given, "--beam_options="
+    )
+    assert result.returncode == 1
     assert "pip install apache-beam" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 

@@ -139,15 +139,8 @@ def test_the_script_writes_the_files_of_output_file(run_builder, tmp_path):
     result = run_builder(f"--output_file={tmp_path}/out/a.tfrecord,{tmp_path}/out/b.tfrecord")
     assert "in 2 shards" in result.stdout
     assert "masked_share" in result.stdout
-    assert "Warning" not in result.stderr
     names = [shard.name for shard in Manifest.load(str(tmp_path / "out")).shards]
     assert names == ["a.tfrecord", "b.tfrecord"]
-
-
-def test_the_script_warns_of_too_few_predictions_and_masks_no_more(run_builder, tmp_path):
-    result = run_builder(f"--output_dir={tmp_path}/out", "--max_predictions_per_seq=2")
-    assert "Warning: --max_predictions_per_seq=2 lets 6.2% of an instance of 32" in result.stderr
-    assert Manifest.load(str(tmp_path / "out")).statistics["masked_share"] < 0.1
 
 
 @pytest.mark.realdata

@@ -2,26 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: pairs in order or swapped, single sentences, truncation."""
 
-from collections import Counter
-from dataclasses import fields
+from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
 
-from data_prep.instances import Instances, _truncate, create_instances
+from data_prep.documents import DOCUMENT_END, SENTENCE_END, Bucket
+from data_prep.instances import _truncate, create_instances
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.spill import Bucket, Document
 
 WORD_STARTS = np.ones(1000, bool)
 
 
+#: The rows of instances.
+Instances = namedtuple("Instances", "a_start a_end b_start b_end labels")
+
+
+def numbers_of(lengths, tokens):
+    """Returns the numbers of a document from the lengths of its sentences and its tokens."""
+    ends = np.cumsum(lengths)
+    return np.append(np.insert(tokens, ends, SENTENCE_END), DOCUMENT_END).astype(np.int32)
+
+
 def random_bucket(sentence_lengths_of_documents, rng):
     """Returns documents of random tokens with sentences of the given lengths."""
-    documents = []
-    for number, lengths in enumerate(sentence_lengths_of_documents):
-        tokens = rng.integers(5, 1000, sum(lengths)).astype(np.int32)
-        documents.append(Document(number, np.array(lengths, np.int32), tokens))
-    return Bucket.from_documents(documents)
+    documents = [
+        numbers_of(x, rng.integers(5, 1000, sum(x))) for x in sentence_lengths_of_documents
+    ]
+    return Bucket.from_numbers(np.concatenate(documents))
 
 
 def random_documents(rng, n=60, sentences=(2, 40), tokens=(3, 25)):
@@ -30,7 +38,7 @@ def random_documents(rng, n=60, sentences=(2, 40), tokens=(3, 25)):
 
 def document_of(bucket, token):
     bounds = bucket.sentence_bounds[bucket.document_bounds]
-    return bucket.document_ids[np.searchsorted(bounds, token, side="right") - 1]
+    return np.searchsorted(bounds, token, side="right") - 1
 
 
 def cut(bucket, passes, rng, options, word_starts=WORD_STARTS):
@@ -41,8 +49,7 @@ def cut(bucket, passes, rng, options, word_starts=WORD_STARTS):
         instances, cutting = create_instances(bucket, word_starts, options, rng)
         parts.append(instances)
         counts.update(cutting)
-    columns = (np.concatenate([getattr(x, f.name) for x in parts]) for f in fields(Instances))
-    return Instances(*columns), counts
+    return Instances(*np.concatenate(parts, axis=1)), counts
 
 
 def lengths_of(instances):
@@ -53,7 +60,7 @@ def test_segments_of_sop_follow_each_other():
     rng = np.random.default_rng(0)
     bucket = random_bucket(random_documents(rng), rng)
     instances, _ = cut(bucket, 100, rng, PretrainingOptions(64))
-    assert len(instances) > 30_000
+    assert len(instances.labels) > 30_000
     assert not instances.labels.any()  # Masking swaps them.
     assert (instances.a_end <= instances.b_start).all()
     np.testing.assert_array_equal(
@@ -208,10 +215,8 @@ def test_nsp_drops_chunks_if_there_is_no_other_document():
 
 def test_documents_of_other_buckets_are_not_cut():
     rng = np.random.default_rng(6)
-    documents = [
-        Document(i, np.full(10, 5, np.int32), np.full(50, i + 5, np.int32)) for i in range(4)
-    ]
-    bucket = Bucket.from_documents(documents, own_documents=1)
+    documents = [numbers_of([5] * 10, np.full(50, i + 5)) for i in range(4)]
+    bucket = Bucket.from_numbers(documents[0], *documents[1:])
     instances, _ = cut(bucket, 50, rng, PretrainingOptions(32, sentence_objective="nsp"))
     assert (instances.a_end <= 50).all()
     assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
@@ -233,10 +238,11 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     longest = 41
     a_start = np.zeros(n, np.int32)
     b_start = np.full(n, 100, np.int32)
-    instances = Instances(a_start, a, b_start, b_start + b, np.zeros(n, np.int32))
+    segments = np.stack([a_start, a, b_start, b_start + b])
     options = PretrainingOptions(longest + 3)
     counts = Counter()
-    short = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
+    short = _truncate(segments, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
+    short = Instances(*short, labels=None)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
     lengths = np.stack(lengths_of(short), axis=1)
     # Officially B is shortened first; here, either segment may be.
@@ -261,12 +267,12 @@ def test_segments_are_cut_at_word_edges():
     # Odd ids continue a word.
     word_starts = np.arange(1000) % 2 == 0
     documents = []
-    for number in range(30):
+    for _ in range(30):
         lengths = rng.integers(10, 40, 10)
         tokens = rng.integers(5, 1000, lengths.sum())
         tokens[np.concatenate([[0], np.cumsum(lengths)[:-1]])] = 6
-        documents.append(Document(number, lengths.astype(np.int32), tokens.astype(np.int32)))
-    bucket = Bucket.from_documents(documents)
+        documents.append(numbers_of(lengths, tokens))
+    bucket = Bucket.from_numbers(np.concatenate(documents))
     options = PretrainingOptions(48, sentence_objective="none")
     instances, _ = cut(bucket, 10, rng, options, word_starts)
     assert word_starts[bucket.tokens[instances.a_start]].all()
@@ -277,7 +283,7 @@ def test_a_word_longer_than_the_instance_is_still_cut():
     rng = np.random.default_rng(9)
     word_starts = np.arange(10) == 6
     tokens = np.array([6] + [7] * 99, np.int32)
-    bucket = Bucket.from_documents([Document(0, np.array([100], np.int32), tokens)])
+    bucket = Bucket.from_numbers(numbers_of([100], tokens))
     options = PretrainingOptions(20, short_seq_prob=0.0, sentence_objective="none")
     instances, _ = cut(bucket, 50, rng, options, word_starts)
     assert (lengths_of(instances)[0] == 18).all()
@@ -287,7 +293,7 @@ def test_some_documents_are_cut_into_shorter_instances():
     rng = np.random.default_rng(10)
     bucket = random_bucket([[1] * 300 for _ in range(200)], rng)
     full, _ = cut(bucket, 5, rng, PretrainingOptions(53, short_seq_prob=0.0))
-    assert len(full) == 5 * 200 * 6
+    assert len(full.labels) == 5 * 200 * 6
     mixed, _ = cut(bucket, 50, rng, PretrainingOptions(53, short_seq_prob=0.1))
-    assert len(mixed) > 10 * len(full)
+    assert len(mixed.labels) > 10 * len(full.labels)
     assert set(sum(lengths_of(mixed)).tolist()) == set(range(2, 51))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of records: determinism, resume, files in the way, bad text, with both runners."""
 
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -14,9 +15,10 @@ import time
 
 import pytest
 
+from albert_tf.data import records
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import pretraining_build, spill
+from data_prep import local_runner, pretraining_build
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, _Build
@@ -33,7 +35,7 @@ def modified(folder):
 
 
 def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch):
-    monkeypatch.setattr(spill, "_RUN_NUMBERS", 2000)
+    monkeypatch.setattr(local_runner, "_MAX_NUMBERS", 2000)
     monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 2000)
     path = tmp_path / "text.txt"
     path.write_text(corpus(300))
@@ -80,16 +82,11 @@ def test_crlf_and_compressed_text_give_the_same_records(tmp_path, text, vocabula
         assert build(str(path), vocabulary, tmp_path / path.stem).fingerprint() == expected
 
 
-def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
-    tmp_path, text, vocabulary, hold
-):
+def test_a_second_build_at_the_same_time_is_refused(tmp_path, text, vocabulary, hold):
     refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
     with hold(tmp_path / "out"), refused:
         build(text, vocabulary, tmp_path / "out")
     assert not (tmp_path / "out/_build").exists()
-    manifest = build(text, vocabulary, tmp_path / "out")
-    with hold(tmp_path / "out"):
-        assert build(text, vocabulary, tmp_path / "out") == manifest
 
 
 @pytest.mark.parametrize(
@@ -120,28 +117,40 @@ def test_input_files_are_never_overwritten(tmp_path, vocabulary):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_overwriting_puts_the_records_back_if_the_new_build_fails(
-    tmp_path, text, vocabulary, monkeypatch, killed
+@pytest.mark.parametrize("names", [("a", "b", "c"), ()], ids=["named", "default"])
+@pytest.mark.parametrize("killed_at", [0, 1, 3, 5, 6])
+def test_records_stay_until_the_new_ones_are_complete_and_then_give_way(
+    tmp_path, text, vocabulary, monkeypatch, killed_at, names
 ):
+    other = dataclasses.replace(SMALL, random_seed=1)
+    build(text, vocabulary, tmp_path / "expected", other, num_shards=2)
     folder = tmp_path / "out"
-    build(text, vocabulary, folder, num_shards=3)
+    build(text, vocabulary, folder, **({"names": names} if names else {"num_shards": 2}))
     before = digests(folder)
     one_sentence = tmp_path / "short.txt"
     one_sentence.write_text("a b c\n")  # Gives no instance.
-
-    def fail(*_):
-        raise StoppedError("killed")
-
-    if killed:  # By then it has moved the old records and written shards.
-        with monkeypatch.context() as patch, pytest.raises(StoppedError):
-            patch.setattr(pretraining_build._Build, "_manifest", fail)
-            other = dataclasses.replace(SMALL, random_seed=1)
-            build(text, vocabulary, folder, other, num_shards=2, overwrite=True)
-        assert not (folder / "manifest.json").exists()
     with pytest.raises(AlbertError, match="gives no instance"):
         build(str(one_sentence), vocabulary, folder, num_shards=1, overwrite=True)
     assert digests(folder) == before
+
+    moved, move = [], pretraining_build.removal.move
+
+    def killed(source, target):
+        if len(moved) == killed_at:
+            raise KeyboardInterrupt
+        moved.append(source)
+        if source.endswith("manifest.json") and len(moved) == 1:
+            assert {name: d for name, d in digests(folder).items() if name in before} == before
+        move(source, target)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(pretraining_build.removal, "move", killed)
+        build(text, vocabulary, folder, other, num_shards=2, overwrite=True)
+    # Another command finishes what was killed, before it is refused or goes on.
+    with pytest.raises(AlbertError, match="set `overwrite`"):
+        build(str(one_sentence), vocabulary, folder, num_shards=1)
+    build(text, vocabulary, folder, other, num_shards=2, overwrite=True)
+    assert digests(folder) == digests(tmp_path / "expected")
 
 
 def test_a_working_folder_of_somebody_else_is_refused(tmp_path, text, vocabulary):
@@ -161,7 +170,7 @@ def test_overwriting_leaves_nothing_of_the_other_build(tmp_path, text, vocabular
         raise StoppedError("killed")
 
     with monkeypatch.context() as patch, pytest.raises(StoppedError):
-        patch.setattr(pretraining_build._Build, "_manifest", fail)
+        patch.setattr(pretraining_build, "summarize", fail)
         build(text, vocabulary, tmp_path / "unfinished", num_shards=3)
     for name in ("finished", "unfinished"):
         with pytest.raises(AlbertError, match="set `overwrite`"):
@@ -191,7 +200,7 @@ def test_the_work_folder_of_a_build_that_was_killed_at_its_end_is_removed(
     manifest = build(text, vocabulary, tmp_path)
     expected = digests(tmp_path)
     (tmp_path / "_build").mkdir()
-    (tmp_path / "_build/run-00000-00000.bin").touch()
+    (tmp_path / "_build/bucket-00000.bin").touch()
     assert build(text, vocabulary, tmp_path) == manifest
     assert digests(tmp_path) == expected
 
@@ -209,7 +218,7 @@ def test_a_build_that_is_killed_as_it_ends_leaves_nothing(tmp_path, text, vocabu
         patch.setattr(pretraining_build.removal, "remove_temporary", killed)
         build(text, vocabulary, tmp_path / "out", num_shards=2)
     (left,) = (tmp_path / "out").glob("_build.tmp-*")
-    assert (left / "spill.json").exists()
+    assert (left / "buckets.json").exists()
     assert build(text, vocabulary, tmp_path / "out", num_shards=2) == expected
     assert digests(tmp_path / "out") == digests(tmp_path / "expected")
 
@@ -243,32 +252,31 @@ def test_missing_shards_of_a_finished_build_are_built_again(tmp_path, text, voca
     assert digests(tmp_path) == expected
 
 
-@pytest.fixture
-def blocked(tmp_path):
-    """A folder in place of the fifth shard, so that it cannot be written."""
-    path = tmp_path / "out" / "pretraining-00004-of-00010.tfrecord"
-    (path / "inside").mkdir(parents=True)
-    return path
+def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabulary, monkeypatch):
+    write_passes = records.write_passes
 
+    def fail(path, passes):
+        if "pretraining-00004" in path:
+            raise AlbertError(f"{path} cannot be written: no.")
+        return write_passes(path, passes)
 
-def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabulary, blocked):
     for runner in RUNNERS.values():
-        with pytest.raises(AlbertError, match=r"pretraining-00004.* cannot be written: [^\[]*$"):
-            build(text, vocabulary, tmp_path / "out", runner=runner)
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    first = tmp_path / "out" / "pretraining-00000-of-00010.tfrecord"
-    written = first.stat().st_mtime_ns
-    (blocked / "inside").rmdir()
-    blocked.rmdir()
+        with monkeypatch.context() as patch:
+            patch.setattr(records, "write_passes", fail)
+            with pytest.raises(AlbertError, match=r"-00004-.* cannot be written: [^\[]*$"):
+                build(text, vocabulary, tmp_path / "out", runner=runner)
+    assert os.listdir(tmp_path / "out") == ["_build"]
+    name = "pretraining-00000-of-00010.tfrecord"
+    written = (tmp_path / "out/_build/records" / name).stat().st_mtime_ns
     build(text, vocabulary, tmp_path / "out", runner=BeamRunner)
     build(text, vocabulary, tmp_path / "whole")
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-    assert first.stat().st_mtime_ns == written
+    assert (tmp_path / "out" / name).stat().st_mtime_ns == written
 
 
 # Not slow: builds that fail and continue, above, and tests/faults, which kill a local runner.
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", [["--num_workers=2"], ["--runner=beam"]], ids=RUNNERS)
+@pytest.mark.parametrize("runner", [["--num_workers=2"], ["--beam_options="]], ids=RUNNERS)
 def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, runner):
     text, killed = tmp_path / "text.txt", tmp_path / "killed"
     text.write_text(corpus(700))
@@ -281,7 +289,7 @@ def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, 
         cwd=ROOT,
         stderr=subprocess.DEVNULL,
     )
-    notes = killed / "_build"
+    notes = killed / "_build/notes"
     deadline = time.monotonic() + 120
     while not list(notes.glob("*.tfrecord.json")):
         assert time.monotonic() < deadline
@@ -289,9 +297,9 @@ def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, 
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    finished = [killed / note.stem for note in notes.glob("*.tfrecord.json")]
+    finished = [note.stem for note in notes.glob("*.tfrecord.json")]
     assert 1 <= len(finished) < 10
-    times = [path.stat().st_mtime_ns for path in finished]
+    times = [(killed / "_build/records" / name).stat().st_mtime_ns for name in finished]
     assert not (killed / "manifest.json").exists()
 
     options = PretrainingOptions(max_seq_length=32, dupe_factor=40)
@@ -301,7 +309,7 @@ def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, 
     build(str(text), vocabulary, killed, options)
     build(str(text), vocabulary, tmp_path / "whole", options)
     assert digests(killed) == digests(tmp_path / "whole")
-    assert [path.stat().st_mtime_ns for path in finished] == times
+    assert [(killed / name).stat().st_mtime_ns for name in finished] == times
 
 
 #: Content of the text, number of shards, and the error, by kind; for some kinds also with Beam.
@@ -316,7 +324,7 @@ BAD_TEXT = {
     "single": (b"w1 w2\n\nw3 w4\n", None, "gives no instance: 2 documents, 2 sentences"),
     "truncated": (gzip.compress(corpus().encode())[:-200], None, "bad.txt.gz is truncated"),
     "small": (
-        b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "2 documents is too small for 3 shards; ask for at most 2"
+        b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "too few documents for 3 shards; ask for at most 2"
     ),
 }  # fmt: skip
 

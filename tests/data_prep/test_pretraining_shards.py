@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One shard: passes over all of its text, and the random choices of each pass."""
 
-import os
-
 import numpy as np
 import pytest
 
 from albert_tf.data.framing import read_frames
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import pretraining_build, spill
+from data_prep import pretraining_build
 from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
@@ -119,37 +117,15 @@ def test_random_choices_depend_on_seed_bucket_and_pass_only(tmp_path, text, voca
         assert third not in (data[: len(third)], data[sum(one.passes[0].block_bytes) : one.bytes])
 
 
-def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(
-    tmp_path, text, vocabulary, monkeypatch
-):
-    class Watching(LocalRunner):
-        def write_shards(self, tasks, all_tokens):
-            super().write_shards(tasks, all_tokens)
-            left.update(os.listdir(tasks[0].build_folder))
-
-    def read_bucket(folder, runs, buckets):
-        reads.append(buckets[0])
-        return original(folder, runs, buckets)
-
-    left, reads, original = set(), [], spill.read_bucket
-    monkeypatch.setattr(spill, "read_bucket", read_bucket)
-    options = PretrainingOptions(max_seq_length=32, dupe_factor=3, sentence_objective="nsp")
-    build(text, vocabulary, tmp_path, options, num_shards=2, runner=Watching)
-    assert len(reads) == len(set(reads)) > 20
-    assert "plan.json" in left
-    assert [name for name in left if "buckets" in name or ".tmp" in name] == []
-
-
-@pytest.mark.parametrize("passes", [1, 3])
-def test_progress_adds_up_to_all_passes_over_all_tokens(tmp_path, text, vocabulary, passes):
+def test_progress_adds_up_to_all_passes_over_all_buckets(tmp_path, text, vocabulary):
     class Counting(LocalRunner):
-        def write_shards(self, tasks, all_tokens):
+        def write_shards(self, tasks):
             for task in tasks:
                 write_pretraining_shard(context, task, done.append)
-            expected.append(all_tokens * passes)
+                expected.extend([1] * 3 * len(task.buckets))
 
     done, expected = [], []
-    options = PretrainingOptions(max_seq_length=32, dupe_factor=passes)
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=3)
     context = Context(Tokenizer.from_file(vocabulary), options)
     build(text, vocabulary, tmp_path, options, num_shards=2, runner=Counting)
-    assert [sum(done)] == expected
+    assert done == expected

@@ -63,13 +63,13 @@ def test_crlf_and_odd_white_space(tmp_path):
     ]
 
 
-def test_with_input_format_files_each_file_is_a_document(tmp_path):
+def test_without_blank_lines_between_documents_each_file_is_one(tmp_path):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "b.txt").write_text("B one.\n\n\n\nB two.")
     (tmp_path / "in" / "deep" / "c.txt.gz").write_bytes(gzip.compress(b"C one."))
     (tmp_path / "in" / "empty.txt").write_text("\n")
     paths = list_files(str(tmp_path / "in"))
-    counts = split_sentences(paths, str(tmp_path / "out.gz"), Layout("files"))
+    counts = split_sentences(paths, str(tmp_path / "out.gz"), Layout(document_blank_lines=0))
     assert sorted(documents(tmp_path / "out.gz")) == [["B one.", "B two."], ["C one."]]
     assert (counts.documents, counts.sentences) == (2, 3)
     assert (tmp_path / "out.gz").read_bytes()[:2] == b"\x1f\x8b"

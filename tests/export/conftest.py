@@ -11,7 +11,7 @@ import pytest
 import export_tfhub
 from albert_tf.keras2 import keras
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.train_sentencepiece import Settings, train_sentencepiece
+from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from tests.support.releases import write_release
 
 WORDPIECES = (
@@ -54,7 +54,7 @@ def sentencepiece_tokenizer(tmp_path_factory) -> Tokenizer:
         for _ in range(2000)
     ]
     (folder / "text.txt").write_text("\n".join(lines), "utf-8")
-    settings = Settings(vocab_size=140, character_coverage=1.0)
+    settings = VocabularySettings(vocab_size=140, character_coverage=1.0)
     train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
     tokenizer = Tokenizer.from_file(str(folder / "small.model"))
     assert tokenizer.digit_comma_parts

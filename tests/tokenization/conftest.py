@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.train_sentencepiece import Settings, train_sentencepiece
+from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
 RELEASED_MODEL = DATA / "spm" / "30k-clean.model"
@@ -48,7 +48,7 @@ def small_model(tmp_path_factory):
         chosen.insert(rng.randrange(6), rng.choice(numbers))
         lines.append(" ".join(chosen) + ".")
     (folder / "text.txt").write_text("\n".join(lines), "utf-8")
-    settings = Settings(vocab_size=250, character_coverage=1.0)
+    settings = VocabularySettings(vocab_size=250, character_coverage=1.0)
     train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
     return str(folder / "small.model")
 
