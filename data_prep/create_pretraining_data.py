@@ -61,6 +61,7 @@ def define_flags() -> None:
         None,
         "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
         "for a very small corpus.",
+        lower_bound=1,
     )
     define_path(
         "output_file",
@@ -94,16 +95,14 @@ def _output() -> Output:
     """Returns the output that --output_dir and --num_shards, or --output_file, describe.
 
     Raises:
-      AlbertError: both or neither are given, or the paths lie in different folders.
+      AlbertError: both, neither or a flag of the other is given; or the paths lie in different
+        folders.
     """
     if bool(FLAGS.output_dir) == bool(FLAGS.output_file):
         raise AlbertError("Give either --output_dir or --output_file.")
     if FLAGS.output_dir:
-        if FLAGS.num_shards is not None and FLAGS.num_shards < 1:
-            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; it must be at least 1.")
         return Output(FLAGS.output_dir, FLAGS.num_shards)
-    if FLAGS.num_shards is not None:
-        raise AlbertError("--num_shards requires --output_dir; --output_file lists the shards.")
+    refuse_flags(["num_shards"], "--output_file lists the shards.")
     paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     folders = {os.path.dirname(path) for path in paths}
     if len(folders) != 1 or len(set(paths)) != len(paths):

@@ -178,17 +178,6 @@ def _explain(error: RuntimeError, settings: VocabularySettings) -> AlbertError:
     return AlbertError(f"SentencePiece could not train: {message}")
 
 
-def _check_layout(tokenizer: Tokenizer) -> None:
-    """Checks the ids that ALBERT's checkpoints and data builders rely on."""
-    expected = [PADDING, UNKNOWN, *CONTROL_SYMBOLS, *USER_SYMBOLS]
-    pieces = [tokenizer.id_to_piece(i) for i in range(len(expected))]
-    if pieces != expected:
-        raise AlbertError(
-            f"SentencePiece gave the first ids to {pieces} instead of {expected}; "
-            "use the version of sentencepiece in requirements.txt."
-        )
-
-
 def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:
     """Measures how well the vocabulary fits an evenly spaced part of the sample."""
     selection = sentences[:: -(-len(sentences) // _REPORT_SENTENCES)]
@@ -255,7 +244,6 @@ def _train_and_save(
         sha256=hashlib.sha256(model).hexdigest(),
     )
     tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
-    _check_layout(tokenizer)
     result = {
         "settings": dataclasses.asdict(settings),
         **counts,

@@ -92,28 +92,6 @@ def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path,
     assert len(np.unique(columns["text_ids"], axis=0)) > 0.5 * len(columns["text_ids"])
 
 
-def test_whole_sentences_end_where_sentences_do(tmp_path, build_here):
-    manifest = build_here(tmp_path, record_format="compact", whole_sentences=True)
-    assert manifest.options["whole_sentences"]
-    assert manifest.statistics["cutting"]["instances_truncated"] == 0
-    assert manifest.statistics["cutting"]["sentences_left_out"] > 0
-    found = find_records(str(tmp_path), None)
-    assert verify(found) == 0
-    documents = [
-        [found.tokenizer.encode(line) for line in document.split("\n")]
-        for document in corpus(60, 20).strip().split("\n\n")
-    ]
-    runs = {
-        tuple(itertools.chain(*document[start:end]))
-        for document in documents
-        for start in range(len(document))
-        for end in range(start + 1, len(document) + 1)
-    }
-    columns = read_columns(tmp_path)
-    for ids, (a, b) in zip(columns["text_ids"].tolist(), columns["segment_lengths"].tolist()):
-        assert {tuple(ids[:a]), tuple(ids[a : a + b]), tuple(ids[: a + b])} <= runs
-
-
 def test_nsp_is_not_for_training_to_draw():
     message = "^`sentence_objective`=nsp does not go with `record_format`=compact"
     with pytest.raises(AlbertError, match=message):
@@ -202,28 +180,3 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
     if feature:
         offset = sum(map(len, itertools.islice(examples, 6))) + 6 * FRAME_BYTES
         assert f"record 6 (byte {offset}): {message}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("record_format", ["compact", "masked"])
-def test_repeated_segments_are_the_same_text_twice(tmp_path, build_here, record_format):
-    manifest = build_here(tmp_path, record_format=record_format, repeat_prob=1.0)
-    cutting = manifest.statistics["cutting"]
-    assert cutting["instances_repeated"] == manifest.statistics["instances"] > 0
-    assert verify(find_records(str(tmp_path), None)) == 0
-    for first, second in segments(read_columns(tmp_path)):
-        assert len(first)
-        np.testing.assert_array_equal(first, second)
-
-
-def segments(columns):
-    """Yields the unmasked segments of each record, compact or masked."""
-    if "text_ids" in columns:
-        for ids, (a, b) in zip(columns["text_ids"], columns["segment_lengths"]):
-            yield ids[:a], ids[a : a + b]
-        return
-    names = "input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids"
-    for row in zip(*(columns[name] for name in names), columns["masked_lm_weights"]):
-        ids, mask, in_b, positions, originals, weights = row
-        ids = ids.copy()
-        ids[positions[weights > 0]] = originals[weights > 0]
-        yield ids[(mask == 1) & (in_b == 0)][1:-1], ids[in_b == 1][:-1]

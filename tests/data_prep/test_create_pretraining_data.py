@@ -12,8 +12,6 @@ import pytest
 
 from albert_tf.data.manifest import Manifest
 from albert_tf.io.files import sha256
-from albert_tf.pretrained import DEFAULT
-from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import create_pretraining_data
 from data_prep.create_pretraining_data import describe
@@ -47,20 +45,6 @@ def test_records_pass_verification_and_the_manifest_describes_them(tmp_path, tex
     # Only the three shards, the manifest, the vocabulary and its specification are left.
     assert len(list(folder.iterdir())) == 6
     assert "label_1_share" in describe(statistics)
-
-
-def test_a_vocabulary_may_be_a_model_s_name_or_its_tokenizer_json(tmp_path, text, run_script):
-    bundled = locate(DEFAULT)
-    given = {"name": DEFAULT, "folder": bundled, "file": f"{bundled}/tokenizer.json"}
-    records = {}
-    for name, vocabulary in {**given, "model": f"{bundled}/spiece.model"}.items():
-        run_script(
-            create_pretraining_data, f"--input_file={text}", f"--spm_model_file={vocabulary}",
-            f"--output_dir={tmp_path / name}", "--num_shards=1", "--max_seq_length=64",
-        ).ok()  # fmt: skip
-        records[name] = [path.read_bytes() for path in sorted((tmp_path / name).iterdir())]
-    assert len(records["name"]) == 4
-    assert records["name"] == records["folder"] == records["file"] == records["model"]
 
 
 def test_sequences_are_text_of_the_corpus_with_word_boundaries(tmp_path, text, vocabulary):

@@ -58,15 +58,6 @@ def documents(vocabulary, ids):
     return {piece for piece in pieces if piece.startswith("d")}
 
 
-def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(tmp_path, text, vocabulary):
-    options = PretrainingOptions(max_seq_length=32, dupe_factor=PASSES)
-    manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
-    assert len(manifest.shards) == 2
-    for ids in tokens_by_shard(tmp_path, manifest):
-        seen = documents(vocabulary, ids[: len(ids) // PASSES])
-        assert len(seen) >= 0.95 * len(documents(vocabulary, ids))
-
-
 @pytest.mark.parametrize(
     "kind", [{}, {"sentence_objective": "nsp"}, {"record_format": "compact"}], ids=str
 )

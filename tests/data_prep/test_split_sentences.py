@@ -4,15 +4,13 @@
 
 import gzip
 import json
-import os
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 import data_prep.split_sentences as split_sentences_module
 from albert_tf.errors import AlbertError
-from albert_tf.io import removal, text_files
+from albert_tf.io import text_files
 from albert_tf.io.text_files import read_lines
 from data_prep.split_sentences import Layout, list_files, split_sentences
 
@@ -82,19 +80,6 @@ def test_a_file_that_two_patterns_match_is_read_once(tmp_path):
     assert list_files(f"{tmp_path},{tmp_path}/a.txt") == paths
 
 
-def test_what_a_killed_process_left_beside_the_output_is_removed(tmp_path):
-    for name in ("out.txt", "other.txt"):
-        path = str(tmp_path / name)
-        with removal.own_temporaries(removal.owner_id("output", path)):
-            Path(removal.temporary_name(path)).touch()
-    (tmp_path / "out.txt.tmp-0123abcd").touch()  # Nobody knows whose it is.
-    (tmp_path / "in.txt").write_text("One. Two.")
-    split_sentences([str(tmp_path / "in.txt")], str(tmp_path / "out.txt"), Layout("text"))
-    left = sorted(path.name for path in tmp_path.iterdir() if "other" not in path.name)
-    assert left == ["in.txt", "out.txt", "out.txt.tmp-0123abcd"]
-    assert len(list(tmp_path.glob("other.txt.tmp-*"))) == 1
-
-
 def test_each_json_line_is_a_document(tmp_path):
     rows = [{"text": "One.\nTwo.\n\n\nThree.", "id": 1}, {"text": ""}, {"text": "Four é."}]
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
@@ -156,23 +141,6 @@ def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatc
 
     peak(300)  # Loads the libraries.
     assert peak(3_000) < 1.3 * peak(300)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "link.txt", "hard.txt"])
-def test_input_files_are_never_overwritten(run_script, tmp_path, name):
-    text = "One sentence. And another one.\n"
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.txt").write_text(text)
-    (tmp_path / "link.txt").symlink_to(tmp_path / "in/a.txt")
-    os.link(tmp_path / "in/a.txt", tmp_path / "hard.txt")
-    output = tmp_path / ("in/a.txt" if name == "a.txt" else name)
-    for given in (tmp_path / "in/a.txt", tmp_path / "in/*.txt", tmp_path / "in"):
-        flags = f"--input_file={given}", f"--output_file={output}", "--overwrite"
-        done = run_script(split_sentences_module, *flags)
-        assert done.returncode == 1
-        assert done.stderr.startswith(f"error: {output} is also an input")
-    assert (tmp_path / "in/a.txt").read_text() == output.read_text() == text
-    assert sorted(os.listdir(tmp_path)) == ["hard.txt", "in", "link.txt"]
 
 
 def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path, hold):
