@@ -30,7 +30,8 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     define_path(
         "albert_directory", None, "The model to export: the output directory of a run, or anything "
-        "that --init_checkpoint takes, with configuration and vocabulary next to the weights.",
+        "that --init_checkpoint takes, such as a checkpoint in it, with configuration and "
+        "vocabulary next to the weights.",
         required=True
     )  # fmt: skip
     define_path(
@@ -42,10 +43,6 @@ def define_flags() -> None:
         "model_with_mlm: with the pretraining heads, as .mlm and .sop; preprocessing: the "
         "tokenizer and packing of inputs. Default: the whole model, which reads text if it was "
         "fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
-    )  # fmt: skip
-    flags.DEFINE_string(
-        "checkpoint_name", None, "The checkpoint in --albert_directory, without .index. Default: "
-        "the best one of a run, or the newest if there is no best; the only one of a release.",
     )  # fmt: skip
     flags.DEFINE_bool(
         "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: as in "
@@ -78,7 +75,7 @@ def _main() -> None:
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     export_model(
-        ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case),
+        ModelFolder(FLAGS.albert_directory, FLAGS.do_lower_case),
         FLAGS.export_path,
         FLAGS.overwrite,
         FLAGS.precision,

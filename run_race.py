@@ -37,19 +37,19 @@ SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags()
+    shared.define_finetuning_flags(
+        "A .jsonl file (also .gz, .bz2 or .xz), instead of RACE, of questions"
+    )
     FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
     define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")
     flags.DEFINE_bool("high_only", False, "Use only the high school questions.")
     flags.DEFINE_bool("middle_only", False, "Use only the middle school questions.")
-    shared.define_files("A .jsonl file (also .gz, .bz2 or .xz), instead of RACE, of questions")
     define_settings(data.MultipleChoiceSpec, without=("max_seq_length",))
 
 
 def _main() -> None:
-    shared.check_requested("train", "eval", "predict")
-    actions = shared.requested()
-    of_race = [action for action in SPLITS if action in actions and not shared.file_of(action)]
+    shared.check_requested()
+    of_race = [action for action in shared.requested() if not FLAGS[f"{action}_file"].value]
     if of_race and not FLAGS.data_dir:
         raise AlbertError(f"--do_{of_race[0]} needs --data_dir (for RACE) or --{of_race[0]}_file.")
     if FLAGS.high_only and FLAGS.middle_only:
@@ -57,34 +57,22 @@ def _main() -> None:
     if not of_race:
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
         refuse_flags(("data_dir", "high_only", "middle_only"), reason)
-    with shared.lock_for_training():
-        _run()
-
-
-def _run() -> None:
-    """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.tasks.runner import run
 
     given = given_settings(data.MultipleChoiceSpec)
-
-    def make_spec(length: int) -> data.MultipleChoiceSpec:
-        return data.MultipleChoiceSpec(**{**given, "max_seq_length": length})
-
-    # All data is read before anything is trained, so that its errors show at once.
     size = FLAGS.eval_batch_size
-    task, config = shared.open_task(
-        MultipleChoiceTask, "race", make_spec, given, eval_batch_size=size
-    )
+    task, config = shared.open_task(MultipleChoiceTask, "race", given, given, eval_batch_size=size)
     groups = {"high": FLAGS.middle_only, "middle": FLAGS.high_only}
     groups = tuple(group for group in data.RACE_GROUPS if not groups[group])
 
     def read(action: str) -> Sequence[data.MultipleChoiceExample]:
-        if path := shared.file_of(action):
+        if path := FLAGS[f"{action}_file"].value:
             return data.read_questions(path, task.spec.num_choices)
         return data.read_race(FLAGS.data_dir, SPLITS[action], groups, task.spec.num_choices)
 
+    # All data is read before anything is trained, so that its errors show at once.
     run(task, shared.read_examples(read), config)
 
 

@@ -27,8 +27,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags()
-    shared.define_files("Questions in SQuAD's JSON layout")
+    shared.define_finetuning_flags("Questions in SQuAD's JSON layout")
     define_settings(SquadSpec, without=("max_seq_length",))
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "
@@ -37,33 +36,19 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    shared.check_requested("train", "eval", "predict")
-    shared.check_files()
+    shared.check_requested()
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
-    with shared.lock_for_training():
-        _run()
-
-
-def _changes() -> dict[str, object]:
-    """Returns the settings that may differ from those of the training."""
-    given = given_settings(SquadSpec)
-    return {name: value for name, value in given.items() if name not in ("version", "head")}
-
-
-def _run() -> None:
-    """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.runner import run
     from albert_tf.tasks.squad.answers import FILES
     from albert_tf.tasks.squad.task import SquadTask, check_threshold
 
-    def make_spec(length: int) -> SquadSpec:
-        return SquadSpec(**{**given_settings(SquadSpec), "max_seq_length": length})
-
+    given = given_settings(SquadSpec)
+    changes = {name: value for name, value in given.items() if name not in ("version", "head")}
     shared.check_outputs(FILES)
     # All data is read before anything is trained, so that its errors show at once.
-    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}", make_spec, _changes())
+    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}", given, changes)
     for name in ("version", "head"):
         value = getattr(task.spec, name)
         if FLAGS[name].value not in (None, value):

@@ -26,19 +26,6 @@ INT32_MAX = 2**31 - 1
 ABOVE_0, _LIMIT = 2.0**-126, 2.0**128
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What is known about a setting beside its name, type and default; see `setting`."""
-
-    help: str
-    minimum: float
-    maximum: float | None
-    choices: tuple[Any, ...]
-    path: bool
-    flag: str | None
-    needs: str | None
-
-
 def setting(
     default: Any = dataclasses.MISSING,
     help: str = "",
@@ -67,9 +54,10 @@ def setting(
       flag: name of the flag if it is another one; None if there is no flag.
       needs: the flag without which the setting has no effect.
     """
-    help = f"{help} Source: {source}." if source else help
-    known = Setting(help, minimum, maximum, choices, path, flag, needs)
-    return dataclasses.field(default=default, metadata={"setting": known})
+    known = {"minimum": minimum, "maximum": maximum, "choices": choices, "path": path}
+    text = f"{help} Source: {source}." if source else help
+    known |= {"help": text, "flag": flag, "needs": needs}
+    return dataclasses.field(default=default, metadata=known)
 
 
 def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:
@@ -81,9 +69,9 @@ def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:
       default: the other default.
       note: a sentence to add to the help.
     """
-    known = cls.__dataclass_fields__[name].metadata["setting"]
-    known = dataclasses.replace(known, help=f"{known.help} {note}".strip())
-    return dataclasses.field(default=default, metadata={"setting": known})
+    known = cls.__dataclass_fields__[name].metadata
+    changed = {**known, "help": f"{known['help']} {note}".strip()}
+    return dataclasses.field(default=default, metadata=changed)
 
 
 class Settings:
@@ -96,28 +84,27 @@ class Settings:
           AlbertError: a value is of the wrong type, out of bounds or none of the choices.
         """
         for field in dataclasses.fields(self):
-            if (known := field.metadata.get("setting")) is None:
+            name, value, known = f"`{field.name}`", getattr(self, field.name), field.metadata
+            if "help" not in known:
                 continue
-            name, value = f"`{field.name}`", getattr(self, field.name)
-            kinds = str(field.type).split(" | ")
-            if isinstance(value, numbers.Integral) and not isinstance(value, (int, bool)):
+            if isinstance(value, numbers.Integral) and not isinstance(value, int):
                 value = int(value)  # NumPy's integers cannot be written to JSON.
-                object.__setattr__(self, field.name, value)
-            elif known.path and isinstance(value, os.PathLike):
+            elif known["path"] and isinstance(value, os.PathLike):
                 value = os.fspath(value)
-                object.__setattr__(self, field.name, value)
+            object.__setattr__(self, field.name, value)
+            kinds = str(field.type).split(" | ")
             if value is None and "None" in kinds:
                 continue
-            if known.choices:
-                if value not in known.choices:
-                    listed = ", ".join(map(str, known.choices))
+            if known["choices"]:
+                if value not in known["choices"]:
+                    listed = ", ".join(map(str, known["choices"]))
                     raise AlbertError(
                         f"{name}={short_repr(value)} is unknown; use one of {listed}."
                     )
             elif "int" in kinds:
-                check_integer(name, value, int(known.minimum), known.maximum or INT32_MAX)
+                check_integer(name, value, int(known["minimum"]), known["maximum"] or INT32_MAX)
             elif "float" in kinds:
-                check_number(name, value, known.minimum, known.maximum)
+                check_number(name, value, known["minimum"], known["maximum"])
             elif not isinstance(value, bool if "bool" in kinds else str):
                 raise AlbertError(f"{name}={short_repr(value)} must be of type {kinds[0]}.")
 

@@ -37,7 +37,7 @@ from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.glue.run import read_split
-from albert_tf.tasks.glue.tasks import find_glue_task
+from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.squad.data import SquadSpec, read_squad
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
@@ -76,14 +76,12 @@ def open_glue(name: str, folder: str) -> tuple[FineTuningTask, Sequences, Sequen
     Raises:
       AlbertError: the task has numbers in place of labels.
     """
-    glue = find_glue_task(name)
+    glue = TASKS[name]
     if not glue.labels:
         raise AlbertError(f"--glue_tasks: {name} predicts numbers; give tasks with labels.")
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
-    train, dev = (
-        read_split(glue, glue.parts(kind)[0], FLAGS.glue_dir) for kind in ("train", "dev")
-    )
+    train, dev = (read_split(glue.splits[kind], FLAGS.glue_dir) for kind in ("train", "dev"))
     return (
         task,
         task.open_examples(train, "train", training=True).source,

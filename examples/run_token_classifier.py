@@ -216,9 +216,9 @@ class TokenClassificationTask(FineTuningTask):
         return probes
 
 
-def make_spec(examples: Sequence[Sentence], max_seq_length: int) -> TaggingSpec:
-    """Makes the specification with the sorted tags of the training sentences."""
-    return TaggingSpec(tuple(sorted({t for x in examples for t in x.tags})), max_seq_length)
+def make_spec(examples: Sequence[Sentence]) -> dict[str, tuple[str, ...]]:
+    """Returns the sorted tags of the training sentences."""
+    return {"tags": tuple(sorted({tag for sentence in examples for tag in sentence.tags}))}
 
 
 def main() -> None:

@@ -200,14 +200,10 @@ def test_the_output_directory_suffices_for_predicting(copied_model, folder, tmp_
         assert row["prediction"] == max(probabilities, key=probabilities.get)
 
 
-def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_of_model(
-    copied_model, folder, capsys, tmp_path
-):
+def test_a_trained_model_reads_other_lengths(copied_model, folder, capsys, tmp_path):
     given = {"do_predict": True, "predict_file": folder / "new.tsv", "output_dir": copied_model}
     run(**given, max_seq_length=5)
     assert "are longer than 5 tokens and cut" in capsys.readouterr().out
-    with pytest.raises(AlbertError, match=r"--regression does not fit .* \(negative, positive\)"):
-        run(**given, regression=True)
 
 
 def test_a_locked_output_directory_allows_evaluation_and_prediction_but_no_training(

@@ -75,7 +75,7 @@ def test_flags_of_settings_give_only_what_was_given(monkeypatch):
 
 def test_a_subclass_may_have_another_default():
     assert (Options().size, MoreOptions().size) == (3, 5)
-    field = MoreOptions.__dataclass_fields__["size"].metadata["setting"]
-    assert field.help == "A size. Source: Lan et al., 2020. Larger here."
+    field = MoreOptions.__dataclass_fields__["size"].metadata
+    assert field["help"] == "A size. Source: Lan et al., 2020. Larger here."
     with pytest.raises(AlbertError, match="from 1 to 9"):
         MoreOptions(size=10)

@@ -67,41 +67,34 @@ def define_path(
     flags.DEFINE(PathParser(), name, default, help, serializer=serializer, required=required)
 
 
-def define_settings(
-    cls: type[Settings], names: Collection[str] = (), without: Collection[str] = ()
-) -> None:
+def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
     """Defines the flags of settings; values are checked by the class that declares them.
 
     Args:
       cls: the class.
-      names: of its settings; empty for all.
       without: names of settings to leave out.
     """
     for field in dataclasses.fields(cls):
-        known = field.metadata.get("setting")
-        if known is None or known.flag is None or field.name in without:
+        known, kinds = field.metadata, str(field.type).split(" | ")
+        if known.get("flag") is None or field.name in without:
             continue
-        if names and field.name not in names:
-            continue
-        name, kinds = known.flag or field.name, str(field.type).split(" | ")
-        default = None if field.default is dataclasses.MISSING else field.default
-        if "Default: " in known.help:  # It says what the default depends on.
+        name, text, default = known["flag"] or field.name, known["help"], field.default
+        if default is dataclasses.MISSING or "Default: " in text:  # It says what it depends on.
             default = None
-        if known.needs:
-            _needs[name] = known.needs
-        if known.path:
-            define_path(name, default, known.help)
-        elif known.choices:
-            choices = [_text(choice) for choice in known.choices if choice is not None]
-            flags.DEFINE_enum(name, _text(default), choices, known.help)
-        elif "bool" in kinds:
-            flags.DEFINE_bool(name, default, known.help)
-        elif "int" in kinds:
-            flags.DEFINE_integer(name, default, known.help)
-        elif "float" in kinds:
-            flags.DEFINE_float(name, default, known.help)
+        if known["path"]:
+            define_path(name, default, text)
+        elif choices := [_text(choice) for choice in known["choices"] if choice is not None]:
+            flags.DEFINE_enum(name, _text(default), choices, text)
         else:
-            flags.DEFINE_string(name, default, known.help)
+            define = {
+                "bool": flags.DEFINE_bool,
+                "int": flags.DEFINE_integer,
+                "float": flags.DEFINE_float,
+                "str": flags.DEFINE_string,
+            }
+            define[kinds[0]](name, default, text)
+        if known["needs"]:
+            _needs[name] = known["needs"]
 
 
 def _text(choice: object) -> str | None:
@@ -112,12 +105,11 @@ def given_settings(cls: type[Settings]) -> dict[str, Any]:
     """Returns the settings of a class that were given as flags."""
     values = {}
     for field in dataclasses.fields(cls):
-        known = field.metadata.get("setting")
-        name = known and (known.flag or field.name)
-        if name in FLAGS and FLAGS[name].present:
-            value = FLAGS[name].value
-            by_text = {_text(choice): choice for choice in known.choices}
-            values[field.name] = by_text.get(value, value) if known.choices else value
+        flag = field.metadata.get("flag")
+        name = flag or field.name
+        if flag is not None and name in FLAGS and FLAGS[name].present:
+            by_text = {_text(choice): choice for choice in field.metadata["choices"]}
+            values[field.name] = by_text.get(FLAGS[name].value, FLAGS[name].value)
     return values
 
 
@@ -166,22 +158,19 @@ def _joined(names: list[str]) -> str:
 
 def define_overwrite_flag() -> None:
     """Defines --overwrite; see files.check_output and folders.new_folder."""
-    flags.DEFINE_bool(
-        "overwrite", False, "Replace the output of an earlier command. Files that this command "
-        "reads are never replaced."
-    )  # fmt: skip
+    text = "Replace the output of an earlier command. Files that this command reads are never "
+    flags.DEFINE_bool("overwrite", False, text + "replaced.")
 
 
 def name_flags(text: str) -> str:
     """Returns a sentence with this script's flags in place of `settings` in backticks.
 
     The library does not know the flags: its errors name an argument of Python in backticks, such as
-    `max_steps`. A script prints --num_train_steps instead.
+    `max_steps`. A script prints --num_train_steps instead; settings without a flag keep their name.
     """
-    return re.sub(r"`(\w+)`", lambda match: _flag(match[1]), text)
 
+    def flag(match: re.Match[str]) -> str:
+        names = _OTHER_NAMES.get(match[1], (match[1],))
+        return next((f"--{name}" for name in names if name in FLAGS), match[1])
 
-def _flag(setting: str) -> str:
-    """Returns the flag of a setting, with dashes, or the setting's name if it has no flag."""
-    names = _OTHER_NAMES.get(setting, (setting,))
-    return next((f"--{name}" for name in names if name in FLAGS), setting)
+    return re.sub(r"`(\w+)`", flag, text)

@@ -40,25 +40,20 @@ class ModelFolder:
     Args:
       given: anything that `albert_tf.weights.load.open_source` accepts, such as an output
         directory, also with several seeds, a release, a Hugging Face folder or a model's name.
-      checkpoint_name: a checkpoint in that folder; None for the best, newest or only one.
       lower_case: see Tokenizer.from_file.
 
     Attributes:
-      path: the folder that `given` leads to.
-      weights: the path to load the weights from.
+      path: the folder, archive or checkpoint that `given` leads to.
       lower_case: as given.
     """
 
-    def __init__(
-        self, given: str, checkpoint_name: str | None = None, lower_case: bool | None = None
-    ) -> None:
+    def __init__(self, given: str, lower_case: bool | None = None) -> None:
         self.given, self.lower_case = given, lower_case
         self.path = model_folder(locate(given.rstrip("/")))
-        self.weights = os.path.join(self.path, checkpoint_name) if checkpoint_name else self.path
 
     @functools.cached_property
     def _source(self) -> Source:
-        return open_source(self.weights)
+        return open_source(self.path)
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
         """Returns both; raises AlbertError if one of them is missing, or they do not match."""
@@ -75,8 +70,8 @@ class ModelFolder:
     @property
     def is_one_of_several(self) -> bool:
         """Whether the weights are one of several checkpoints, and not those that were evaluated."""
-        is_folder = files.isdir(self.weights)
-        return not is_folder or os.path.basename(self.weights) == CHECKPOINTS
+        is_folder = files.isdir(self.path)
+        return not is_folder or os.path.basename(self.path) == CHECKPOINTS
 
     @property
     def lacks_sentence_order(self) -> bool:
@@ -97,7 +92,7 @@ class ModelFolder:
             return vocabulary
 
         def read(file: str) -> dict[str, Any]:
-            path = find_beside(self.weights, file)
+            path = find_beside(self.path, file)
             return files.read_object(path) if path else {}
 
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))

@@ -22,7 +22,7 @@ from albert_tf.io.log import log
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
-from albert_tf.tasks.registry import register
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
@@ -30,6 +30,8 @@ from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFolder
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from albert_tf.export.saved_model import Export, Outputs
     from albert_tf.modeling.encoder import AlbertModel
 
@@ -98,12 +100,6 @@ class FineTuningTask(Task):
     #: The dataclass of `spec`.
     spec_class: type
 
-    def __init_subclass__(cls) -> None:
-        """Registers the task by its name; see albert_tf.tasks.registry."""
-        super().__init_subclass__()
-        if "name" in vars(cls):
-            register(cls)
-
     def __init__(
         self,
         config: AlbertConfig,
@@ -115,6 +111,29 @@ class FineTuningTask(Task):
         config.check_length(spec.max_seq_length)
         self.config, self.tokenizer = config, tokenizer
         self.spec, self.dropout_rate = spec, dropout_rate
+
+    @classmethod
+    def new(
+        cls,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        recipe: str,
+        spec: Mapping[str, Any],
+        settings: Mapping[str, Any],
+    ) -> tuple[Self, FineTuneConfig]:
+        """Returns a task to train, and the settings of its training.
+
+        Args:
+          config, tokenizer: of the pretrained model; see `load_model_files`.
+          recipe, settings: see `FineTuneConfig.from_recipe`.
+          spec: the task's own settings, without `max_seq_length`, which the recipe has.
+
+        Raises:
+          AlbertError: a setting is impossible.
+        """
+        run = FineTuneConfig.from_recipe(recipe, config, **settings)
+        own = cls.spec_class(**{**spec, "max_seq_length": run.max_seq_length})
+        return cls(run.model_config(config), tokenizer, own, run.classifier_dropout), run
 
     def task_file(self) -> dict[str, object]:
         """Returns the specification as JSON values."""

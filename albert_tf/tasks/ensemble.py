@@ -12,9 +12,11 @@ et al. (2020), section 4.9.
 
 from __future__ import annotations
 
+import collections
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
@@ -22,28 +24,17 @@ from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.log import log
+from albert_tf.tasks.prediction_tables import (
+    PREDICTIONS,
+    PREDICTIONS_FILE,
+    read_predictions,
+    write_predictions,
+)
+from albert_tf.tasks.squad import answers as squad
 
 FLAGS = flags.FLAGS
 #: Files of predictions in an output directory, or in a folder of several.
-_TABLES = ("predictions.tsv", "predictions/*.tsv", "*/predictions/*.tsv")
-
-
-def average(
-    members: Sequence[Mapping[str, Mapping[str, float]]],
-) -> dict[str, dict[str, float]]:
-    """Returns the mean of the members' numbers by example and answer.
-
-    Args:
-      members: probabilities by answer, by the id of the example, the same for all members. An
-        answer that a member lacks has probability 0 there.
-    """
-    mean: dict[str, dict[str, float]] = {}
-    for name in members[0]:
-        total = mean[name] = {}
-        for member in members:
-            for answer, value in member[name].items():
-                total[answer] = total.get(answer, 0.0) + value / len(members)
-    return mean
+_PATTERNS = (PREDICTIONS_FILE, f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv", squad.FILES[0])
 
 
 def average_tables(paths: Sequence[str], output: str) -> None:
@@ -52,17 +43,12 @@ def average_tables(paths: Sequence[str], output: str) -> None:
     Raises:
       AlbertError: a file is damaged, or they have different examples or labels.
     """
-    from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
-
     tables = [read_predictions(path) for path in paths]
-    labels = tables[0].labels
+    ids, labels, _ = tables[0]
     for path, table in zip(paths, tables):
-        if (table.ids, table.labels) != (tables[0].ids, labels):
+        if (table.ids, table.labels) != (ids, labels):
             raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
-    answers = labels or [""]
-    rows = [zip(table.ids, table.values.reshape(len(table.ids), -1)) for table in tables]
-    mean = average([{name: dict(zip(answers, row)) for name, row in table} for table in rows])
-    write_predictions(output, mean, [list(row.values()) for row in mean.values()], labels)
+    write_predictions(output, ids, np.mean([table.values for table in tables], axis=0), labels)
 
 
 def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -> None:
@@ -79,30 +65,26 @@ def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -
     Raises:
       AlbertError: a file is missing or damaged, or they have different questions.
     """
-    from albert_tf.tasks.squad.answers import Answers, read_answers, write_answers
-
-    members = [read_answers(folder) for folder in folders]
+    members = [squad.read_answers(folder) for folder in folders]
+    questions, odds = members[0].nbest.keys(), members[0].null_odds.keys()
     for folder, member in zip(folders, members):
-        for mine, first in zip(
-            (member.nbest, member.null_odds), (members[0].nbest, members[0].null_odds)
-        ):
-            if mine.keys() != first.keys():
-                raise AlbertError(f"{folder} has answers to other questions than {folders[0]}.")
-    mean = Answers()
-    texts = average(
-        [{q: {x["text"]: x["probability"] for x in nbest} for q, nbest in m.nbest.items()}
-         for m in members]
-    )  # fmt: skip
-    for question, found in texts.items():
+        if (member.nbest.keys(), member.null_odds.keys()) != (questions, odds):
+            raise AlbertError(f"{folder} has answers to other questions than {folders[0]}.")
+    mean = squad.Answers()
+    for question in questions:
         lists = [member.nbest[question] for member in members]
-        entries = sorted((x for nbest in lists for x in nbest), key=lambda x: x["probability"])
-        surest = {entry["text"]: entry for entry in entries}
-        # The sort is stable: of equals, the text that an earlier run ranks higher comes first.
-        best = sorted(found, key=found.__getitem__, reverse=True)[: max(map(len, lists))]
-        mean.nbest[question] = [{**surest[x], "probability": found[x]} for x in best]
-    odds = average([{q: {"": x} for q, x in member.null_odds.items()} for member in members])
-    mean.null_odds.update({question: value[""] for question, value in odds.items()})
-    write_answers(output_dir, mean, threshold if odds else None)
+        total, surest = collections.Counter(), {}
+        for entry in (entry for nbest in lists for entry in nbest):
+            text, probability = entry["text"], entry["probability"]
+            total[text] += probability / len(members)
+            if probability > surest.get(text, {"probability": -1})["probability"]:
+                surest[text] = entry
+        # Of equals, the text that an earlier run ranks higher comes first.
+        best = total.most_common(max(map(len, lists)))
+        mean.nbest[question] = [{**surest[text], "probability": value} for text, value in best]
+    for question in odds:
+        mean.null_odds[question] = sum(m.null_odds[question] for m in members) / len(members)
+    squad.write_answers(output_dir, mean, threshold if odds else None)
 
 
 def ensemble(
@@ -129,42 +111,39 @@ def ensemble(
             f"`output_dir`={output_dir} is among `run_dirs`; give a folder that is not one of the "
             "runs, or the averaged predictions would replace its own."
         )
-    found = {folder: _find(folder) for folder in run_dirs}
-    names = sorted({name for own in found.values() for name in own})
-    for folder, own in found.items():
-        if missing := [name for name in names if name not in own]:
+    found = {
+        (folder, os.path.relpath(path, folder))
+        for folder in run_dirs
+        for pattern in _PATTERNS
+        for path in storage.glob(os.path.join(folder, pattern))
+    }
+    names = sorted({name for _, name in found})
+    for folder in run_dirs:
+        if missing := [name for name in names if (folder, name) not in found]:
             raise AlbertError(f"{folder} lacks {missing[0]}, which others of `run_dirs` have.")
     if not names:
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
-    from albert_tf.tasks.squad.answers import FILES
-
-    for name in [*names, *(FILES if "predictions.json" in names else ())]:
+    for name in [*names, *(squad.FILES if squad.FILES[0] in names else ())]:
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
-        if name.endswith(".tsv"):
+        if name in squad.FILES:
+            average_answers(run_dirs, output_dir, threshold)
+        else:
             paths = [os.path.join(folder, name) for folder in run_dirs]
             average_tables(paths, os.path.join(output_dir, name))
-        else:
-            average_answers(run_dirs, output_dir, threshold)
     return names
-
-
-def _find(folder: str) -> list[str]:
-    """Returns the names of a run's files with predictions."""
-    patterns = [*_TABLES, "predictions.json"]
-    paths = [path for pattern in patterns for path in storage.glob(os.path.join(folder, pattern))]
-    return [os.path.relpath(path, folder) for path in paths]
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     define_path(
-        "run_dirs", None, "Output directories of run_classifier.py, run_squad.py or run_race.py, "
-        "or globs, separated by commas.", required=True
-    )  # fmt: skip
-    define_path(
-        "output_dir", None, "Folder for the averaged predictions.", required=True
-    )  # fmt: skip
+        "run_dirs",
+        None,
+        "Output directories of run_classifier.py, run_squad.py or run_race.py, or globs, separated "
+        "by commas.",
+        required=True,
+    )
+    define_path("output_dir", None, "Folder for the averaged predictions.", required=True)
     flags.DEFINE_float(
         "null_score_diff_threshold", 0.0, "Mean null odds above which a question of SQuAD 2.0 "
         "counts as unanswerable; `albert_tf.tasks.squad.scoring` finds the best value."

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 
 from albert_tf.errors import AlbertError
@@ -20,10 +21,11 @@ from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import FineTuningTask
-from albert_tf.tasks.registry import find_task
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.run_folder import TASK_FILE, find_beside
 
+#: Packages of the library's tasks; other tasks are found once their module has been imported.
+_BUILT_IN = ("classification", "multiple_choice", "squad")
 SAVED_MODEL = "saved_model"
 #: What can be exported of a model, other than the model of its task.
 ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"
@@ -123,7 +125,10 @@ def _load_task(source: ModelFolder) -> FineTuningTask | None:
     if not task_file:
         return None
     name = files.read_object(task_file, "task description").get("task")
-    task_class = find_task(name)
+    for package in _BUILT_IN:
+        importlib.import_module(f"albert_tf.tasks.{package}.task")
+    classes = FineTuningTask.__subclasses__()
+    task_class = next((cls for cls in classes if getattr(cls, "name", "") == name), None)
     if task_class is None:
         raise AlbertError(
             f"{task_file} describes an unknown task, {short_repr(name)}; import the module that "

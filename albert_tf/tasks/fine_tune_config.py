@@ -18,7 +18,7 @@ from typing import Any
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined
-from albert_tf.settings import ABOVE_0, INT32_MAX, check_integer, setting, with_default
+from albert_tf.settings import ABOVE_0, check_integer, setting, with_default
 from albert_tf.training.specs import RunConfig
 
 #: Steps if neither the recipe nor a setting says how long to train.
@@ -31,12 +31,6 @@ _SIZES = (("xxlarge", 4096), ("xlarge", 2048), ("large", 1024), ("base", 768), (
 _DURATION = ("train_step", "num_train_epochs")
 _WARM_UP = ("warmup_step", "warmup_proportion")
 _RECIPE = "Default: the task's recipe."
-
-
-def check_seeds(num_seeds: int, evaluated: bool) -> None:
-    """Raises AlbertError for several runs without an evaluation."""
-    if num_seeds > 1 and not evaluated:
-        raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,39 +95,25 @@ class FineTuneConfig(RunConfig):
         minimum=1,
         needs="do_train",
     )
-    pad_to_max: bool = setting(
-        False,
-        "Pad each batch to max_seq_length, as TPUs always do.",
-        flag=None,
-    )
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        if self.strategy == "tpu":
-            object.__setattr__(self, "pad_to_max", True)
         super().__post_init__()
         if self.freeze and not self.init_checkpoint:
             raise AlbertError(
                 f"`freeze`={self.freeze} keeps weights as they are in `init_checkpoint`; "
                 "without one they would stay random."
             )
-        if self.seed + self.num_seeds - 1 > INT32_MAX:
-            raise AlbertError(
-                f"With `num_seeds`={self.num_seeds} and `seed`={self.seed}, the last seed is "
-                f"larger than {INT32_MAX}; give a smaller `seed`."
-            )
 
     @classmethod
-    def from_recipe(
-        cls, task_name: str | None, model: AlbertConfig | None = None, **settings: Any
-    ) -> FineTuneConfig:
+    def from_recipe(cls, task_name: str, model: AlbertConfig, **settings: Any) -> FineTuneConfig:
         """Combines the recipe for a task and a model with settings that override it.
 
         If `settings` change the number of steps, the warm-up keeps its share of them.
 
         Args:
-          task_name: of the recipe, `albert_tf/configs/recipes/<task_name>.json`; None for none.
-          model: configuration of the model; it may be None without a recipe.
+          task_name: of the recipe, `albert_tf/configs/recipes/<task_name>.json`.
+          model: configuration of the model.
           **settings: fields of FineTuneConfig; `output_dir` is required.
 
         Raises:
@@ -141,12 +121,18 @@ class FineTuneConfig(RunConfig):
             `train_step` and `num_train_epochs`, or both `warmup_step` and `warmup_proportion`, are
             given.
         """
-        recipe = load_recipe(task_name, model) if task_name else {}
         known = {field.name for field in dataclasses.fields(cls)}
-        for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
-            if odd := sorted(set(values) - known):
-                raise AlbertError(f"{where} settings: {joined(odd, 80)}.")
-        return cls(**_merged(recipe, model, {"output_dir": "", **settings}))
+        if unknown := sorted(settings.keys() - known):
+            raise AlbertError(f"There are unknown settings: {joined(unknown, 80)}.")
+        given = {name for name, value in settings.items() if value is not None}
+        for first, second in (_DURATION, _WARM_UP):
+            if {first, second} <= given:
+                raise AlbertError(f"Give `{first}` or `{second}`, not both.")
+        recipe = load_recipe(task_name, model)
+        if not given.isdisjoint(_DURATION):
+            recipe = {name: value for name, value in recipe.items() if name not in _DURATION}
+        longest = min(recipe.get("max_seq_length", 512), model.max_position_embeddings)
+        return cls(**{"output_dir": "", **recipe, "max_seq_length": longest, **settings})
 
     def steps(self, num_examples: int) -> int:
         """Returns the number of training steps for a number of examples.
@@ -162,9 +148,8 @@ class FineTuneConfig(RunConfig):
 
     def training_run(self, steps: int) -> FineTuneConfig:
         """Returns the settings for a number of steps, with their warm-up."""
-        warmup = self.warmup_step
-        if warmup is None:
-            warmup = int(self.warmup_proportion * steps)
+        share = round(self.warmup_proportion * steps)
+        warmup = share if self.warmup_step is None else self.warmup_step
         return dataclasses.replace(self, num_warmup_steps=warmup)
 
     def model_config(self, model: AlbertConfig) -> AlbertConfig:
@@ -176,39 +161,13 @@ class FineTuneConfig(RunConfig):
         )
 
 
-def _merged(
-    recipe: dict[str, Any], model: AlbertConfig | None, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """Returns the arguments of FineTuneConfig; `settings` override the recipe."""
-    given = {name for name, value in settings.items() if value is not None}
-    for first, second in (_DURATION, _WARM_UP):
-        if {first, second} <= given:
-            raise AlbertError(f"Give `{first}` or `{second}`, not both.")
-    values = dict(recipe)
-    if not given.isdisjoint(_DURATION):
-        # The warm-up of the recipe is for its own number of steps.
-        warmup, steps = values.pop("warmup_step", None), values.get("train_step")
-        if warmup is not None and steps:
-            values["warmup_proportion"] = warmup / steps
-        for name in _DURATION:
-            values.pop(name, None)
-    if not given.isdisjoint(_WARM_UP):
-        for name in _WARM_UP:
-            values.pop(name, None)
-    values.update(settings)
-    if model and "max_seq_length" not in settings:
-        longest = values.get("max_seq_length", FineTuneConfig.max_seq_length)
-        values["max_seq_length"] = min(longest, model.max_position_embeddings)
-    return values
-
-
 def model_size(config: AlbertConfig) -> str:
     """Returns the largest released size not wider than the model; `small` below all of them."""
     return next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
 
 
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
-    """Returns the settings for a task and a model.
+    """Returns the settings for a task and a model, with the warm-up as a share of the steps.
 
     Models pretrained without dropout, such as the v2 releases, are fine-tuned without it.
 
@@ -227,4 +186,6 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
         settings["dropout"] = 0.0
         if size != "small":  # There is no v2 release of that size.
             settings.update(recipe.get("v2", {}))
+    if "warmup_step" in settings:
+        settings["warmup_proportion"] = settings.pop("warmup_step") / settings["train_step"]
     return settings

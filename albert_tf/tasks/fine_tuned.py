@@ -17,7 +17,6 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.training.cluster import output_lock
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import model_folder
@@ -75,27 +74,18 @@ class FineTunedModel:
         cls,
         model: str,
         recipe: str,
-        data: tuple[Sequence[Any], Sequence[Any]],
-        make_spec: Callable[[int], Any],
+        train: Sequence[Any],
+        held_out: Sequence[Any],
+        spec: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> Self:
-        """Fine-tunes as the task's script does, and loads the result.
-
-        `data` are examples to train on and, perhaps, to evaluate on; `make_spec` makes the task's
-        specification from `max_seq_length`.
-        """
+        """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, run
 
         model = path_of(model, "pretrained model")
-        architecture, tokenizer = load_model_files(model)
         settings = {"eval_batch_size": cls.eval_batch_size, **settings, "init_checkpoint": model}
-        config = FineTuneConfig.from_recipe(recipe, architecture, **settings)
-        spec = make_spec(config.max_seq_length)
-        architecture, dropout = config.model_config(architecture), config.classifier_dropout
-        task = cls.task_class(architecture, tokenizer, spec, dropout)
-        train, held_out = data
-        with output_lock(config.strategy, config.output_dir):
-            run(task, Examples.of(train, held_out), config)
+        task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)
+        run(task, Examples(train, {"eval": held_out}), config)
         return cls.load(config.output_dir)
 
     def _evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
@@ -105,8 +95,7 @@ class FineTunedModel:
         """
         from albert_tf.tasks.runner import open_trained
 
-        settings = {"output_dir": self._saved("evaluate"), "eval_batch_size": self.eval_batch_size}
-        run = FineTuneConfig.from_recipe(None, **settings)
+        run = FineTuneConfig(self._saved("evaluate"), eval_batch_size=self.eval_batch_size)
         data = self.task.open_examples(examples, "eval")
         return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
 

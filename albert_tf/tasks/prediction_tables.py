@@ -14,7 +14,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_tables import read_tsv
 
-PREDICTIONS_FILE = "predictions.tsv"
+#: The file of predictions in an output directory, and the folder of those of several data sets.
+PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3
 

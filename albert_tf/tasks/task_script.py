@@ -7,7 +7,7 @@ examples/run_token_classifier.py uses it. The scripts of the built-in tasks have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -27,30 +27,28 @@ FLAGS = flags.FLAGS
 def run_task_script(
     task_class: type[FineTuningTask],
     read: Callable[[str], Sequence[Any]],
-    make_spec: Callable[[Sequence[Any], int], Any],
+    make_spec: Callable[[Sequence[Any]], Mapping[str, Any]],
 ) -> None:
     """Runs the script, with the recipe for texts of one's own, and exits.
 
     Args:
       task_class: the task.
       read: reads the examples of a file.
-      make_spec: makes the task's specification from the training examples and `max_seq_length`.
+      make_spec: returns the task's own settings for the training examples, without
+        `max_seq_length`.
     """
 
     def main() -> None:
-        shared.check_requested("train", "eval", "predict", others=["export_path"])
-        shared.check_files()
+        shared.check_requested("export_path")
         if FLAGS.export_path and FLAGS.strategy == "multi_worker":
             raise AlbertError(
                 "--export_path is not for --strategy=multi_worker, as every machine would write "
                 "it; export afterwards, on one machine."
             )
-        with shared.lock_for_training():
-            examples = shared.read_examples(lambda action: read(shared.file_of(action)))
-            task, config = shared.open_task(
-                task_class, "custom", lambda length: make_spec(examples.train, length), {}
-            )
-            run(task, examples, config)
+        examples = shared.read_examples(lambda action: read(shared.file_of(action)))
+        spec = make_spec(examples.train)
+        task, config = shared.open_task(task_class, "custom", spec)
+        run(task, examples, config)
         if FLAGS.export_path:
             export_model(ModelFolder(FLAGS.output_dir), FLAGS.export_path, FLAGS.overwrite)
 
@@ -58,7 +56,6 @@ def run_task_script(
 
 
 def _define_flags() -> None:
-    shared.define_finetuning_flags()
-    shared.define_files("Examples")
+    shared.define_finetuning_flags("Examples")
     define_path("export_path", None, "A new folder for a SavedModel of the model in --output_dir.")
     define_overwrite_flag()

@@ -213,8 +213,6 @@ class RunConfig(Settings):
         "Name or grpc:// address of the Cloud TPU; local: the one attached to this machine. "
         "Default: the environment's TPU_NAME, else local.",
     )
-    tpu_zone: str | None = setting(None, "Zone of the Cloud TPU; default: this machine's.")
-    gcp_project: str | None = setting(None, "Project of the Cloud TPU; default: this machine's.")
     steps_per_loop: int = setting(
         1000,
         "Maximum number of steps that run on the device before control returns to the host; fewer "
@@ -274,6 +272,8 @@ class RunConfig(Settings):
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
         super().__post_init__()
+        if self.tpu_name and self.strategy != "tpu":
+            raise AlbertError("`tpu_name` needs `strategy`=tpu.")
         if self.strategy == "tpu" and self.precision == FLOAT16:
             raise AlbertError(
                 f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "

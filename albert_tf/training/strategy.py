@@ -35,7 +35,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "multi_worker":
         return cluster_strategy()
     with native_waiting():
-        return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
+        return tpu_strategy(tpu_name(config))
 
 
 def mirrored_devices() -> list[str]:

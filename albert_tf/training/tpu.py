@@ -25,7 +25,7 @@ def tpu_name(config: RunConfig) -> str:
 
 
 @functools.cache
-def tpu_strategy(name: str, zone: str | None, project: str | None) -> tf.distribute.Strategy:
+def tpu_strategy(name: str) -> tf.distribute.Strategy:
     """Connects to a TPU, initializes it and returns its strategy.
 
     Cached: initializing a TPU takes long and clears its memory.
@@ -36,12 +36,10 @@ def tpu_strategy(name: str, zone: str | None, project: str | None) -> tf.distrib
     if name == LOCAL and not any(map(os.path.exists, _DEVICES)):
         raise AlbertError(
             "`strategy`=tpu found no TPU on this machine; run on a TPU VM, or name a TPU with "
-            "`tpu_name` (and `tpu_zone` and `gcp_project`), or use `strategy`=default."
+            "`tpu_name`, or use `strategy`=default."
         )
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=name, zone=zone, project=project
-        )
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     # The resolver raises any error of its transport: gRPC, HTTP, credentials, missing packages.

@@ -25,7 +25,7 @@ from tests.support.script_flags import temporary_flags
 ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.
 NO_PATHS = {
-    *("beam_options", "checkpoint_name", "chips", "columns", "context", "gcp_project"),
+    *("beam_options", "chips", "columns", "context"),
     *("glue_tasks", "layers", "methods", "question"),
     *(
         "micro_batches",
@@ -40,7 +40,7 @@ NO_PATHS = {
         "shapes",
         "trained_on",
     ),
-    *("task_name", "tasks", "tpu_name", "tpu_zone", "ways"),
+    *("task_name", "tasks", "tpu_name", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
 #: Possible names of path flags.
@@ -137,11 +137,8 @@ REFUSED = [
      "--data_dir would be ignored: it requires --task_name="),
     ("run_classifier", ["--train_file=a.tsv", "--eval_every_steps=5"],
      "--eval_every_steps would be ignored: without --do_eval"),
-    ("run_classifier", ["--train_file=a.tsv", "--num_seeds=3"], "--num_seeds needs --do_eval"),
-    ("run_classifier", ["--train_file=a.tsv", "--tpu_name=local"],
-     "--tpu_name would be ignored: they require --strategy=tpu"),
-    ("run_classifier", ["--train_file=a.tsv", "--use_tpu", "--strategy=mirrored"],
-     "Give --use_tpu or --strategy=mirrored, not both"),
+    ("run_pretraining", ["--input_file=records", "--tpu_name=local"],
+     "--tpu_name needs --strategy=tpu"),
     ("run_squad", ["--version=1.1", "--train_file=a.json", "--early_stopping_evals=2"],
      "--early_stopping_evals would be ignored"),
     ("run_race", ["--train_file=a.jsonl", "--high_only"], "--high_only would be ignored"),

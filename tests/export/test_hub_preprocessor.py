@@ -74,7 +74,7 @@ def test_the_preprocessor_of_a_release_has_the_features_of_fine_tuning(
     path = tmp_path / "saved"
     tokenizer = Tokenizer.from_file(str(release / "vocab_zh.txt"))
     done = run_script(
-        export_tfhub, f"--albert_directory={release}", "--checkpoint_name=model.ckpt-best",
+        export_tfhub, f"--albert_directory={release}/model.ckpt-best",
         "--export_type=preprocessing", "--max_seq_length=9", f"--export_path={path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.glue.tasks import Split, find_glue_task
+from albert_tf.tasks.glue.tasks import TASKS, Split
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -77,8 +77,8 @@ def write_glue(folder: Path, tasks: Sequence[str]) -> None:
 
     Every fourteenth text is long.
     """
-    for task in map(find_glue_task, tasks):
-        for split in task.splits:
+    for task in map(TASKS.__getitem__, tasks):
+        for split in task.splits.values():
             path = folder / split.file
             path.parent.mkdir(parents=True, exist_ok=True)
             labels = task.labels or ("0.5", "2.75", "4.800")

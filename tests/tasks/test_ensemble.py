@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.tasks import ensemble as command
-from albert_tf.tasks.ensemble import average, average_answers
+from albert_tf.tasks.ensemble import average_answers
 from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
 from albert_tf.tasks.squad.answers import Answers, read_answers, write_answers
 
@@ -31,12 +31,6 @@ def answer(text, probability, start=0):
 
 def texts(nbest):
     return [(entry["text"], pytest.approx(entry["probability"])) for entry in nbest]
-
-
-def test_an_answer_that_a_member_lacks_counts_as_0():
-    members = [{"q": {"a": 0.9, "b": 0.1}}, {"q": {"b": 0.5, "c": 0.5}}]
-    assert average(members) == {"q": pytest.approx({"a": 0.45, "b": 0.3, "c": 0.25})}
-    assert average(members[:1]) == members[0]
 
 
 def test_tables_of_all_tasks_are_averaged(make, tmp_path):

@@ -6,10 +6,12 @@ import pytest
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe, model_size
-from albert_tf.tasks.flags import define_finetuning_flags, fine_tune_config
+from albert_tf.tasks.flags import define_finetuning_flags, run_settings
 from tests.support.script_flags import parsed_flags
 
-RECIPE = {"learning_rate": 1e-5, "train_step": 800, "warmup_step": 200, "train_batch_size": 16}
+RECIPE = {
+    "learning_rate": 1e-5, "train_step": 800, "warmup_proportion": 0.25, "train_batch_size": 16
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -19,8 +21,11 @@ def parsed(monkeypatch):
     def parse(recipe, *arguments):
         module = "albert_tf.tasks.fine_tune_config"
         monkeypatch.setattr(f"{module}.load_recipe", lambda name, model: recipe)
-        with parsed_flags(define_finetuning_flags, "--output_dir=runs/x", *arguments):
-            return fine_tune_config("some")
+        with parsed_flags(
+            lambda: define_finetuning_flags("Examples"), "--output_dir=runs/x", *arguments
+        ):
+            settings = run_settings(FineTuneConfig)
+            return FineTuneConfig.from_recipe("some", AlbertConfig.load("albert_tiny"), **settings)
 
     return parse
 
@@ -93,13 +98,7 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
         with pytest.raises(AlbertError, match="not both"):
             parsed({}, "--train_step=5", f"--num_train_epochs={epochs}")
     with pytest.raises(AlbertError, match="unknown settings: lerning_rate"):
-        parsed({"lerning_rate": 1.0})
-
-
-def test_initial_weights_are_for_training_alone(parsed):
-    assert parsed({}, "--init_checkpoint=albert_tiny_books").init_checkpoint is None
-    trained = parsed({}, "--do_train", "--init_checkpoint=albert_tiny_books")
-    assert trained.init_checkpoint == "albert_tiny_books"
+        FineTuneConfig.from_recipe("rte", AlbertConfig.load("albert_tiny"), lerning_rate=1.0)
 
 
 def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
@@ -123,12 +122,6 @@ def test_more_steps_than_can_be_counted_are_refused(parsed):
     settings = parsed(RECIPE, "--num_train_epochs=1e20")
     with pytest.raises(AlbertError, match=r"^`max_steps`=.* must be an integer from 1 to"):
         settings.steps(1000)
-
-
-def test_the_last_of_several_seeds_must_be_in_range(parsed):
-    parsed({}, "--random_seed=2147483645", "--num_seeds=3").training_run(10)
-    with pytest.raises(AlbertError, match=r"^With `num_seeds`=3 and `seed`=2147483646, the last"):
-        parsed({}, "--random_seed=2147483646", "--num_seeds=3").training_run(10)
 
 
 def test_a_learning_rate_of_zero_is_refused(parsed):

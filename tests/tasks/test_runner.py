@@ -90,8 +90,7 @@ def seeds(tokenizer, tmp_path_factory):
     """
     folder, texts = tmp_path_factory.mktemp("seeds"), some_examples(70)
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 64), 0.0)
-    config = FineTuneConfig.from_recipe(
-        None,
+    config = FineTuneConfig(
         output_dir=str(folder / "run"),
         train_batch_size=8,
         eval_batch_size=8,
@@ -172,7 +171,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
     dataclasses.replace(BestRecord.load(folder), value=earlier).save(folder)
-    run(task, Examples.of(texts, texts), config)  # It has no evaluations before the end.
+    run(task, Examples(texts, {"eval": texts}), config)  # It has no evaluations before the end.
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [x["step"] for x in map(json.loads, lines) if x["split"] == "eval"] == [11]
     assert BestRecord.load(folder).step == best
@@ -190,7 +189,7 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
         warmup_step=0,
         eval_every_steps=every_steps,
     )
-    results = run(task, Examples.of(texts, texts), config)
+    results = run(task, Examples(texts, {"eval": texts}), config)
     assert 0 <= results["accuracy"] <= 1
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["split"] for line in lines].count("eval") == evaluations
@@ -200,7 +199,9 @@ def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, cap
     texts = some_examples(16)
     held_out = [example for example in texts if example.label == texts[0].label]
     settings = {**TRAINING, "train_step": 4, "eval_every_steps": 2}
-    run(task, Examples.of(texts, held_out), FineTuneConfig(str(tmp_path / "run"), **settings))
+    run(
+        task, Examples(texts, {"eval": held_out}), FineTuneConfig(str(tmp_path / "run"), **settings)
+    )
     printed, said = capsys.readouterr(), "No better than the same answer every time: accuracy "
     assert printed.err.count(said) == 2  # During training.
     assert f"eval: {said}" in printed.out
@@ -329,10 +330,9 @@ def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monk
 
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):
-    data = task.open_examples(some_examples(8), "train", training=True)
     config = FineTuneConfig(str(tmp_path / "run"), train_step=4, num_seeds=2)
     with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
-        fine_tune(task, config, data)
+        run(task, Examples(some_examples(8)), config)
 
 
 def test_runs_with_other_seeds_do_not_share_a_folder(seeds, task, tmp_path):

@@ -12,11 +12,7 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample, read_texts
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.classification.task import (
-    ClassificationSpec,
-    TextClassificationTask,
-    label_set,
-)
+from albert_tf.tasks.classification.task import TextClassificationTask, label_set
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_texts
 
@@ -96,12 +92,8 @@ class _TextModel(FineTunedModel):
         columns = TextColumns(text, text_pair, label)
         examples = read_texts(train, columns, "train")
         held_out = () if eval is None else read_texts(eval, columns, "eval")
-        labels = label_set(examples) if cls._has_labels else ()
-
-        def make_spec(max_seq_length: int) -> ClassificationSpec:
-            return ClassificationSpec(labels, max_seq_length, columns=columns)
-
-        return cls._train(model, "custom", (examples, held_out), make_spec, settings)
+        spec = {"labels": label_set(examples) if cls._has_labels else (), "columns": columns}
+        return cls._train(model, "custom", examples, held_out, spec, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled data, as run_classifier.py computes them.

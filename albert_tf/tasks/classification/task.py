@@ -24,7 +24,11 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
+from albert_tf.tasks.prediction_tables import (
+    PREDICTIONS,
+    PREDICTIONS_FILE,
+    write_predictions,
+)
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
@@ -83,17 +87,6 @@ class TextClassificationTask(FineTuningTask):
         self.constant_answers = {self.best_metric: f"majority_{self.best_metric}"}
 
     @classmethod
-    def load(
-        cls, folder: str, *, columns: Mapping[str, str] | None = None, **changes: Any
-    ) -> TextClassificationTask:
-        """See FineTuningTask; `columns` are the fields of TextColumns to override."""
-        task = super().load(folder, **changes)
-        if columns:
-            changed = dataclasses.replace(task.spec.columns, **columns)
-            task.spec = dataclasses.replace(task.spec, columns=changed)
-        return task
-
-    @classmethod
     def read_spec(cls, values: Mapping[str, Any], path: str) -> ClassificationSpec:
         """See FineTuningTask."""
         where = f"{path} does not describe a classifier"
@@ -148,8 +141,9 @@ class TextClassificationTask(FineTuningTask):
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
-        """Writes predictions.tsv."""
-        path = os.path.join(output_dir, PREDICTIONS_FILE)
+        """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv."""
+        named = os.path.join(PREDICTIONS, f"{data.name}.tsv")
+        path = os.path.join(output_dir, PREDICTIONS_FILE if data.name == "predict" else named)
         values = outputs["probabilities" if self.spec.labels else "values"]
         ids = (example.id for example in data.examples)
         write_predictions(path, ids, values, self.spec.labels)

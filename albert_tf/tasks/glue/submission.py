@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from absl import flags
@@ -23,39 +23,19 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.tasks.prediction_tables import read_predictions
+from albert_tf.tasks.prediction_tables import PREDICTIONS, read_predictions
 
 FLAGS = flags.FLAGS
-#: The folder of an output directory with the probabilities for test sets. Its files have the
-#: server's names.
-PREDICTIONS = "predictions"
-
-
-def submission_files() -> list[tuple[GlueTask, Split]]:
-    """Returns the test sets of a complete submission, in the order of the leaderboard."""
-    return [(task, split) for task in GLUE_TASKS for split in task.splits if split.submission]
-
-
-def server_answers(task: GlueTask, outputs: np.ndarray) -> list[str]:
-    """Returns the answers in the server's format.
-
-    Args:
-      task: the task.
-      outputs: probabilities [n, labels], or values [n], which are clipped to the range of scores.
-    """
-    if task.labels:
-        return [task.labels[i] for i in outputs.argmax(axis=-1)]
-    return [f"{value:.3f}" for value in np.clip(outputs, *VALUE_RANGE)]
-
-
-def server_file(ids: Iterable[str], answers: Iterable[str]) -> str:
-    """Returns the content of a file for the server."""
-    rows = (f"{id_}\t{answer}\n" for id_, answer in zip(ids, answers))
-    return "".join(["index\tprediction\n", *rows])
+#: Task and test set by the name of the server's file, in the order of the leaderboard.
+TEST_SETS = {
+    f"{name}.tsv": (task, split) for task in GLUE_TASKS for name, split in task.test.items()
+}
 
 
 def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
     """Reads the predictions for a test set; returns the answers in the server's format.
+
+    Predicted values are clipped to the range of scores.
 
     Raises:
       AlbertError: see `read_predictions`; or they are not for the rows of the test set.
@@ -71,7 +51,9 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
             f"{path} has predictions for other rows ({len(ids):,}) than the server expects "
             f"({split.rows:,}, numbered from 0); predict {split.file} as GLUE distributes it."
         )
-    return server_answers(task, values)
+    if labels:
+        return [labels[i] for i in values.argmax(axis=-1)]
+    return [f"{value:.3f}" for value in np.clip(values, *VALUE_RANGE)]
 
 
 def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
@@ -84,103 +66,68 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
       Paths by the name of the server's file.
 
     Raises:
-      AlbertError: several runs predict a test set.
+      AlbertError: several runs predict a test set, or none does.
     """
     predictions: dict[str, str] = {}
-    for folder in run_dirs:
-        for pattern in (f"{folder}/{PREDICTIONS}/*.tsv", f"{folder}/*/{PREDICTIONS}/*.tsv"):
-            for path in storage.glob(pattern):
-                other = predictions.setdefault(os.path.basename(path), path)
-                if other != path:
-                    raise AlbertError(
-                        f"{other} and {path} predict the same test set; give one of the runs, or "
-                        "their mean, which python -m albert_tf.tasks.ensemble makes."
-                    )
+    patterns = (f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv")
+    places = [os.path.join(folder, pattern) for folder in run_dirs for pattern in patterns]
+    for path in (path for place in places for path in storage.glob(place)):
+        other = predictions.setdefault(os.path.basename(path), path)
+        if other != path:
+            raise AlbertError(
+                f"{other} and {path} predict the same test set; give one of the runs, or their "
+                "mean, which python -m albert_tf.tasks.ensemble makes."
+            )
+    if missing := [file for file in TEST_SETS if file not in predictions]:
+        raise AlbertError(
+            f"There are no predictions for {', '.join(missing)} in {', '.join(run_dirs)}, which "
+            "run_classifier.py --do_predict writes; the server accepts only complete submissions."
+        )
     return predictions
 
 
-def make_submission(
-    run_dirs: Sequence[str], output: str, allow_missing: bool = False, overwrite: bool = False
-) -> str:
-    """Writes the zip file of a complete submission.
+def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = False) -> None:
+    """Writes the zip file of a complete submission, and says where each answer is from.
 
     Args:
       run_dirs: see `find_predictions`.
       output: the zip file.
-      allow_missing: answer test sets without predictions with the most frequent label of the
-        training set; the server refuses incomplete submissions.
       overwrite: replace an existing file.
-
-    Returns:
-      A report with a line for each file.
 
     Raises:
       AlbertError: predictions are missing, incomplete or damaged, or the output exists or is one of
         them. Nothing is written then.
     """
-    predictions = find_predictions(run_dirs)
+    predictions, packed = find_predictions(run_dirs), io.BytesIO()
     with files.claimed_output(output, predictions.values(), overwrite):
-        return _pack(run_dirs, predictions, output, allow_missing)
-
-
-def _pack(
-    run_dirs: Sequence[str],
-    predictions: Mapping[str, str],
-    output: str,
-    allow_missing: bool,
-) -> str:
-    needed = [split.submission for _, split in submission_files()]
-    missing = [file for file in needed if file not in predictions]
-    if missing == needed:
-        raise AlbertError(
-            f"{', '.join(run_dirs)} holds no predictions of GLUE test sets; "
-            "run_classifier.py --do_predict writes them."
-        )
-    if missing and not allow_missing:
-        raise AlbertError(
-            f"There are no predictions for {', '.join(missing)} in {', '.join(run_dirs)}; give the "
-            "runs that have them, or `allow_missing` to answer these with the most frequent label."
-        )
-    report = []
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for task, split in submission_files():
-            if path := predictions.get(split.submission):
-                answers, origin = (
-                    read_answers(path, task, split),
-                    os.path.dirname(os.path.dirname(path)),
-                )
-            else:
-                answers = [task.majority] * split.rows
-                origin = f"always {task.majority}, as there are no predictions"
-            report.append(f"{split.submission:11} {len(answers):7,} answers, {origin}")
-            # With a fixed date, equal answers give equal files.
-            entry = zipfile.ZipInfo(split.submission, (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, server_file(map(str, range(len(answers))), answers))
-    files.write_bytes(output, packed.getvalue())
-    return "\n".join(report)
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, (task, split) in TEST_SETS.items():
+                answers = read_answers(predictions[file], task, split)
+                log.info(f"{file:11} {len(answers):7,} answers, {predictions[file]}")
+                rows = "".join(f"{number}\t{answer}\n" for number, answer in enumerate(answers))
+                # With a fixed date, equal answers give equal files.
+                entry = zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, f"index\tprediction\n{rows}")
+        files.write_bytes(output, packed.getvalue())
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     define_path(
-        "run_dirs", None, "Output directories of run_classifier.py, folders of several, or globs, "
-        "separated by commas.", required=True
-    )  # fmt: skip
-    define_path(
-        "output", "submission.zip", "The zip file to write."
-    )  # fmt: skip
-    flags.DEFINE_bool(
-        "allow_missing", False, "Answer test sets without predictions with the most frequent label "
-        "of the training set; the server accepts only complete submissions."
-    )  # fmt: skip
+        "run_dirs",
+        None,
+        "Output directories of run_classifier.py, folders of several, or globs, separated by "
+        "commas.",
+        required=True,
+    )
+    define_path("output", "submission.zip", "The zip file to write.")
     define_overwrite_flag()
 
 
 def _main() -> None:
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    log.info(make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
+    make_submission(run_dirs, FLAGS.output, FLAGS.overwrite)
     log.info(f"{FLAGS.output} is ready for gluebenchmark.com.")
 
 

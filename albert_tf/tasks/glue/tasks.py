@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The GLUE tasks: files, columns, labels, metrics, and the submission files of the server.
+"""The GLUE tasks: files, columns, labels and metrics.
 
 Sources: the header lines of GLUE's own files; for columns and labels also google-research/albert
 classifier_utils (its processors); gluebenchmark.com for submissions and scores.
@@ -9,8 +9,9 @@ classifier_utils (its processors); gluebenchmark.com for submissions and scores.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns
 
 
@@ -19,22 +20,18 @@ class Split:
     """One file of a task.
 
     Attributes:
-      name: train, dev or test; dev_matched, … where there are two.
       file: its path below the data directory.
       columns: the names of the columns to read.
       header: the column names of a file that does not begin with them.
       skip_malformed: skip and count rows with a wrong number of fields, which are errors otherwise.
-      submission: the server's name for the file of answers; only test sets have one.
-      rows: the number of answers that the server expects.
+      rows: of a test set, the number of answers that the server expects; 0 for other files.
     """
 
-    name: str
     file: str
     columns: TextColumns
     header: tuple[str, ...] = ()
     skip_malformed: bool = False
-    submission: str | None = None
-    rows: int | None = None
+    rows: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,36 +39,32 @@ class GlueTask:
     """One GLUE task.
 
     Attributes:
-      name: as in `task_name`.
       title: as on the leaderboard.
-      splits: train, then development sets, then test sets.
       labels: the classes, as the server names them; empty for regression.
-      majority: the most frequent label of the training set; for regression its mean.
-      best_metric: the metric that selects the best checkpoint.
-      scores: the metrics that GLUE reports; their mean is the task's score.
-      model_of: the task that trains the model for this one; None for the task itself.
+      scores: the metrics that GLUE reports. Their mean is the task's score; the first one selects
+        the best weights.
+      splits: the files by name: `train`; `dev` or two dev_…; test sets have the server's names.
     """
 
-    name: str
     title: str
-    splits: tuple[Split, ...]
     labels: tuple[str, ...]
-    majority: str
-    best_metric: str
     scores: tuple[str, ...]
-    model_of: str | None = None
+    splits: Mapping[str, Split]
 
-    def check_trains(self) -> None:
-        """Raises AlbertError if the task has neither training nor development examples."""
-        if not self.parts("train"):
-            raise AlbertError(
-                f"{self.title} has neither training nor development examples; to predict it, give "
-                f"the `output_dir` of a model trained for {self.model_of}, and `do_predict` alone."
-            )
+    @property
+    def name(self) -> str:
+        """The name as in `task_name`."""
+        return self.title.lower()
 
-    def parts(self, kind: str) -> tuple[Split, ...]:
-        """Returns the splits of a kind: train, dev or test."""
-        return tuple(split for split in self.splits if split.name.startswith(kind))
+    @property
+    def dev(self) -> dict[str, Split]:
+        """The development sets by name."""
+        return {name: split for name, split in self.splits.items() if name.startswith("dev")}
+
+    @property
+    def test(self) -> dict[str, Split]:
+        """The test sets by the names of the server's files, without .tsv."""
+        return {name: split for name, split in self.splits.items() if split.rows}
 
 
 #: The range of regression labels (STS-B's similarity).
@@ -79,113 +72,76 @@ VALUE_RANGE = (0.0, 5.0)
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("contradiction", "entailment", "neutral")
-
-
-def _splits(
-    folder: str, columns: TextColumns, rows: int, index: str = "index"
-) -> tuple[Split, ...]:
-    """Returns the splits of train.tsv, dev.tsv and test.tsv, which has an index and no labels."""
-    test = dataclasses.replace(columns, label=None, id=index)
-    return (
-        Split("train", f"{folder}/train.tsv", columns),
-        Split("dev", f"{folder}/dev.tsv", columns),
-        Split("test", f"{folder}/test.tsv", test, submission=f"{folder}.tsv", rows=rows),
-    )
-
-
-def _cola() -> tuple[Split, ...]:
-    header = ("source", "label", "original_label", "sentence")
-    train, dev, test = _splits("CoLA", TextColumns("sentence", label="label"), 1063)
-    named = (dataclasses.replace(split, header=header) for split in (train, dev))
-    return (*named, test)
-
-
-def _qqp() -> tuple[Split, ...]:
-    columns = TextColumns("question1", "question2", "is_duplicate")
-    train, dev, test = _splits("QQP", columns, 390965, index="id")
-    # Some rows of the distributed files are broken by a line end inside a question.
-    skipping = (dataclasses.replace(split, skip_malformed=True) for split in (train, dev))
-    return (*skipping, test)
-
-
-def _mnli() -> tuple[Split, ...]:
-    columns = TextColumns("sentence1", "sentence2", "gold_label")
-    test = dataclasses.replace(columns, label=None, id="index")
-    splits = [Split("train", "MNLI/train.tsv", columns)]
-    splits += [Split(f"dev_{k}", f"MNLI/dev_{k}.tsv", columns) for k in ("matched", "mismatched")]
-    for kind, letter, rows in (("matched", "m", 9796), ("mismatched", "mm", 9847)):
-        file, sent = f"MNLI/test_{kind}.tsv", f"MNLI-{letter}.tsv"
-        splits.append(Split(f"test_{kind}", file, test, submission=sent, rows=rows))
-    return tuple(splits)
-
-
+_ACCURACY = ("accuracy",)
 _SENTENCE = TextColumns("sentence", label="label")
 _PAIR = TextColumns("sentence1", "sentence2", "label")
-_ACCURACY = ("accuracy",)
+_QUESTIONS = TextColumns("question1", "question2", "is_duplicate")
+_MNLI = TextColumns("sentence1", "sentence2", "gold_label")
 
+
+def _test(file: str, columns: TextColumns, rows: int, index: str = "index") -> Split:
+    """Returns a test set, which has an index and no labels."""
+    return Split(file, dataclasses.replace(columns, label=None, id=index), rows=rows)
+
+
+def _task(
+    title: str,
+    labels: tuple[str, ...],
+    scores: tuple[str, ...],
+    columns: TextColumns,
+    rows: int,
+    index: str = "index",
+    **options: Any,
+) -> GlueTask:
+    """Returns a task with the files train.tsv, dev.tsv and test.tsv."""
+    splits = {name: Split(f"{title}/{name}.tsv", columns, **options) for name in ("train", "dev")}
+    splits[title] = _test(f"{title}/test.tsv", columns, rows, index)
+    return GlueTask(title, labels, scores, splits)
+
+
+_COLA_HEADER = ("source", "label", "original_label", "sentence")
 #: All tasks in the order of the leaderboard.
 GLUE_TASKS = (
-    GlueTask(
-        "cola", "CoLA", _cola(), _BINARY, "1",
-        "matthews_corr", ("matthews_corr",),
+    _task("CoLA", _BINARY, ("matthews_corr",), _SENTENCE, 1063, header=_COLA_HEADER),
+    _task("SST-2", _BINARY, _ACCURACY, _SENTENCE, 1821),
+    _task(
+        "MRPC",
+        _BINARY,
+        ("accuracy", "f1"),
+        TextColumns("#1 String", "#2 String", "Quality"),
+        1725,
     ),
-    GlueTask(
-        "sst-2", "SST-2", _splits("SST-2", _SENTENCE, 1821), _BINARY, "1",
-        "accuracy", _ACCURACY,
+    _task(
+        "STS-B",
+        (),
+        ("pearson", "spearman"),
+        TextColumns("sentence1", "sentence2", "score"),
+        1379,
     ),
+    # Some rows of the distributed files are broken by a line end inside a question.
+    _task("QQP", _BINARY, ("accuracy", "f1"), _QUESTIONS, 390965, index="id", skip_malformed=True),
     GlueTask(
-        "mrpc", "MRPC",
-        _splits("MRPC", TextColumns("#1 String", "#2 String", "Quality"), 1725), _BINARY, "1",
-        "accuracy", ("f1", "accuracy"),
+        "MNLI",
+        _NLI,
+        _ACCURACY,
+        {
+            "train": Split("MNLI/train.tsv", _MNLI),
+            "dev_matched": Split("MNLI/dev_matched.tsv", _MNLI),
+            "dev_mismatched": Split("MNLI/dev_mismatched.tsv", _MNLI),
+            "MNLI-m": _test("MNLI/test_matched.tsv", _MNLI, 9796),
+            "MNLI-mm": _test("MNLI/test_mismatched.tsv", _MNLI, 9847),
+            # The diagnostic set, without examples of its own to train on.
+            "AX": _test("diagnostic/diagnostic.tsv", _MNLI, 1104),
+        },
     ),
-    GlueTask(
-        "sts-b", "STS-B",
-        _splits("STS-B", TextColumns("sentence1", "sentence2", "score"), 1379), (), "2.701",
-        "pearson", ("pearson", "spearman"),
+    _task(
+        "QNLI",
+        _ENTAILMENT,
+        _ACCURACY,
+        TextColumns("question", "sentence", "label"),
+        5463,
     ),
-    GlueTask(
-        "qqp", "QQP", _qqp(), _BINARY, "0",
-        "accuracy", ("f1", "accuracy"),
-    ),
-    GlueTask(
-        "mnli", "MNLI", _mnli(), _NLI, "contradiction",
-        "accuracy", _ACCURACY,
-    ),
-    GlueTask(
-        "qnli", "QNLI", _splits("QNLI", TextColumns("question", "sentence", "label"), 5463),
-        _ENTAILMENT, "not_entailment",
-        "accuracy", _ACCURACY,
-    ),
-    GlueTask(
-        "rte", "RTE", _splits("RTE", _PAIR, 3000), _ENTAILMENT, "entailment",
-        "accuracy", _ACCURACY,
-    ),
-    GlueTask(
-        "wnli", "WNLI", _splits("WNLI", _PAIR, 146), _BINARY, "0",
-        "accuracy", _ACCURACY,
-    ),
-    GlueTask(
-        "ax", "AX",
-        (
-            Split(
-                "test", "diagnostic/diagnostic.tsv",
-                TextColumns("sentence1", "sentence2", id="index"), submission="AX.tsv", rows=1104,
-            ),
-        ),
-        _NLI, "contradiction",
-        "accuracy", (), model_of="mnli",
-    ),
-)  # fmt: skip
-
-
-def find_glue_task(name: str) -> GlueTask:
-    """Returns the task of a name, in upper or lower case.
-
-    Raises:
-      AlbertError: there is none.
-    """
-    for task in GLUE_TASKS:
-        if task.name == name.lower():
-            return task
-    names = ", ".join(task.name for task in GLUE_TASKS)
-    raise AlbertError(f"There is no GLUE task {name!r}; the tasks are {names}.")
+    _task("RTE", _ENTAILMENT, _ACCURACY, _PAIR, 3000),
+    _task("WNLI", _BINARY, _ACCURACY, _PAIR, 146),
+)
+TASKS = {task.name: task for task in GLUE_TASKS}

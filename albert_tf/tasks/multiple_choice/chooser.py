@@ -13,7 +13,6 @@ from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
     EVAL_BATCH_SIZE,
     MultipleChoiceExample,
-    MultipleChoiceSpec,
     read_questions,
     row_questions,
 )
@@ -86,10 +85,8 @@ class MultipleChoice(FineTunedModel):
         choices = len(examples[0].options)
         held_out = () if eval is None else _read(eval, choices, "eval")
 
-        def make_spec(max_seq_length: int) -> MultipleChoiceSpec:
-            return MultipleChoiceSpec(choices, max_seq_length, max_qa_length)
-
-        return cls._train(model, "race", (examples, held_out), make_spec, settings)
+        spec = {"num_choices": choices, "max_qa_length": max_qa_length}
+        return cls._train(model, "race", examples, held_out, spec, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled questions, as run_race.py computes them.

@@ -120,12 +120,8 @@ class QuestionAnswerer(FineTunedModel):
             version = "2.0" if any(question.is_impossible for question in questions) else "1.1"
         held_out = () if eval is None else _read(eval, version, "eval")
         own = {field.name for field in dataclasses.fields(SquadSpec)} - {"max_seq_length"}
-        own_settings = {name: settings.pop(name) for name in own & {*settings}}
-
-        def make_spec(max_seq_length: int) -> SquadSpec:
-            return SquadSpec(version, max_seq_length=max_seq_length, **own_settings)
-
-        return cls._train(model, f"squad{version}", (questions, held_out), make_spec, settings)
+        spec = {name: settings.pop(name) for name in own & {*settings}} | {"version": version}
+        return cls._train(model, f"squad{version}", questions, held_out, spec, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for questions with answers, as run_squad.py computes them.

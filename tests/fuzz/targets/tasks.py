@@ -9,7 +9,7 @@ from pathlib import Path
 
 from albert_tf.io import files
 from albert_tf.tasks.glue.run import read_split
-from albert_tf.tasks.glue.tasks import GLUE_TASKS
+from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
 from albert_tf.tasks.squad.data import Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import score
@@ -72,10 +72,9 @@ def _read_questions(path: Path) -> None:
 
 
 def _glue(name: str, content: str) -> Target:
-    task = next(task for task in GLUE_TASKS if task.name == name)
-    split = task.parts("dev")[0] if task.parts("dev") else task.splits[0]
+    split = TASKS[name].splits["dev"]
     return Target(
-        written(split.file, content), lambda path: read_split(task, split, str(path.parents[1]))
+        written(split.file, content), lambda path: read_split(split, str(path.parents[1]))
     )
 
 

@@ -10,13 +10,12 @@ import pytest
 
 from albert_tf import TextClassifier, TextRegressor
 from albert_tf.tasks.glue.run import read_split
-from albert_tf.tasks.glue.tasks import find_glue_task
+from albert_tf.tasks.glue.tasks import TASKS
 from tests.support.real_data import real_data
 
 
 def rows_of(name, count):
-    task = find_glue_task(name)
-    examples = read_split(task, task.splits[0], str(real_data("glue")))
+    examples = read_split(TASKS[name].splits["train"], str(real_data("glue")))
     return [
         {"text": example.text, "pair": example.text_pair, "label": example.label}
         for example in examples[:: len(examples) // count]
