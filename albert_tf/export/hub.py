@@ -75,16 +75,19 @@ def _trainable(
     return ReusableSavedModel(call, list(weights.values()))
 
 
-def build_encoder(
-    model: AlbertEncoder | AlbertPretrainer,
-) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object and the signatures of an encoder, all float32.
+def encoder_export(
+    model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
+) -> Export:
+    """Returns the export of an encoder, or of one with heads, all float32.
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
     the list of all layers' outputs. With a pretrainer, the root has two more objects: `mlm` also
     takes `masked_lm_positions`, int32 [B, P], and adds `mlm_logits` [B, P, V]; `sop` adds
     `sop_logits` [B, 2]. The root's weights do not include those of the heads.
+
+    The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
+    albert_config.json beside it let load_pretrained read the SavedModel.
     """
     heads = model if isinstance(model, AlbertPretrainer) else None
     encoder = model.encoder if heads else model
@@ -116,7 +119,15 @@ def build_encoder(
         mlm_weights = {**weights, **heads.mlm_head.named_weights()}
         root.mlm = _trainable(predict_tokens, mlm_weights, "masked_lm_positions")
         root.sop = _trainable(predict_order, {**weights, **heads.sop_head.named_weights()})
-    return root, {"serving_default": serving_signature(encode, input_specs())}
+    assets = {"config_file": (CONFIG_FILE, json_bytes(model.config.to_dict()))}
+    if tokenizer:
+        spec = tokenizer.spec
+        root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
+        name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
+        assets[name] = (spec.model_file, tokenizer.data)
+        assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
+    signatures = {"serving_default": serving_signature(encode, input_specs())}
+    return Export(ENCODER, root, signatures, encoder_probes(model), assets)
 
 
 def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
@@ -164,34 +175,13 @@ def arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def encoder_export(
-    model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
-) -> Export:
-    """Returns the export of an encoder, or of one with heads, with probes and assets.
-
-    The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
-    albert_config.json beside it let load_pretrained read the SavedModel.
-    """
-    root, signatures = build_encoder(model)
-    assets = {"config_file": (CONFIG_FILE, json_bytes(model.config.to_dict()))}
-    if tokenizer:
-        spec = tokenizer.spec
-        root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
-        name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
-        assets[name] = (spec.model_file, tokenizer.data)
-        assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
-    return Export(ENCODER, root, signatures, encoder_probes(model), assets)
-
-
 def json_bytes(value: Mapping[str, Any]) -> bytes:
     """Returns a value as JSON."""
     return json.dumps(value, indent=2, sort_keys=True).encode()
 
 
-def build_preprocessor(
-    tokenizer: Tokenizer, seq_length: int = 128
-) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object and the signatures of a preprocessor.
+def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
+    """Returns the export of a preprocessor.
 
     The root takes string [B] (`sentences`) and returns `input_word_ids`, `input_mask` and
     `input_type_ids`, int32 [B, seq_length]. It has `tokenize`, with `get_special_tokens_dict`, and
@@ -249,16 +239,10 @@ def build_preprocessor(
             bert_pack_inputs.get_concrete_function(segments, seq_length=_SEQ_LENGTH)
     serving = preprocess.get_concrete_function(strings("sentences"))
     preprocess.get_concrete_function(strings("sentences"), seq_length=_SEQ_LENGTH)
-    return root, {"serving_default": serving}
-
-
-def preprocessor_export(tokenizer: Tokenizer, seq_length: int) -> Export:
-    """Returns the export of a preprocessor, see `build_preprocessor`, with probes."""
-    root, signatures = build_preprocessor(tokenizer, seq_length)
     probes = []
     for texts in text_batches():
         encoded = tokenizer.encode_batch(texts)
         sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
         expected = pad_sequences(tokenizer, sequences, length=seq_length)
         probes.append(Probe({"sentences": as_bytes(texts)}, expected))
-    return Export(PREPROCESSOR, root, signatures, probes)
+    return Export(PREPROCESSOR, root, {"serving_default": serving}, probes)

@@ -44,7 +44,6 @@ class ModelFolder:
 
     Attributes:
       path: the folder, archive or checkpoint that `given` leads to.
-      lower_case: as given.
     """
 
     def __init__(self, given: str, lower_case: bool | None = None) -> None:

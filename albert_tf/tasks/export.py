@@ -76,7 +76,7 @@ def export_model(
         model of its task; of a pretrained model PRETRAINED_TYPE, in formats other than SAVED_MODEL
         ENCODER_TYPE.
       file_format: SAVED_MODEL; or see ids_export, for encoders and tasks that have such a model.
-      seq_length: of a preprocessor, see build_preprocessor.
+      seq_length: of a preprocessor, see preprocessor_export.
 
     Raises:
       AlbertError: there is no such model, or it has not this format or precision.

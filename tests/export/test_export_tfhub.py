@@ -15,21 +15,17 @@ import tensorflow_hub as hub
 
 import albert_tf
 import export_tfhub
-from albert_tf.data.records import FeatureSpec, encode_examples
 from albert_tf.errors import AlbertError
 from albert_tf.export.self_check import QUESTIONS, text_batches
 from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
-from albert_tf.tasks.squad.export import build_squad, squad_probes
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.checkpoint import write_tf2
@@ -153,28 +149,13 @@ def test_a_masked_lm_without_a_sentence_order_head_is_exported_as_an_encoder(
         albert_tf.export_saved_model(str(tmp_path / "bare"), str(tmp_path / "none"))
 
 
-def test_a_classifier_reads_the_examples_of_the_release(classifier):
-    task, classify = classifier.task, tf.saved_model.load(classifier.path)
-    text = "the people, (x)"
-    ids = join_segments(task.tokenizer, task.tokenizer.encode(text))
-    columns = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-    columns = {name: np.pad(values, (0, 14 - len(ids)))[None] for name, values in columns.items()}
-    (example,) = encode_examples(columns, dict.fromkeys(columns, FeatureSpec("int64", (14,))))
-    found = classify.signatures["examples"](input=tf.constant([example]))
-    expected = classify([text])
-    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
-    assert found["predictions"].dtype == tf.int32
-    index = int(found["predictions"][0])
-    assert task.spec.labels[index] == expected["label"].numpy()[0].decode()
-
-
 def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd_texts, tmp_path):
     task = classification_task(sentencepiece_tokenizer, labels=())
     write_run(task, tmp_path / "run")
     texts = odd_texts[:30]
     pairs = [(text, None) for text in texts]
     expected = predictions_of(task, tmp_path / "run", pairs, tmp_path)["values"]
-    _, signatures = build_classifier(task, load_model(task, tmp_path / "run"))
+    signatures = task.export(load_model(task, tmp_path / "run")).signatures
     found = signatures["serving_default"](tf.constant(texts))
     assert set(found) == {"value"}
     np.testing.assert_allclose(found["value"], expected, atol=1e-5)
@@ -264,7 +245,7 @@ def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does
     task = squad_task(tokenizer, "1.1", "span")
     write_run(task, tmp_path)
     model = load_model(task, tmp_path)
-    _, signatures = build_squad(task, model)
+    signatures = task.export(model).signatures
     answerer, answer = QuestionAnswerer(task, model), signatures["serving_default"]
     assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts)
 
@@ -279,8 +260,8 @@ def test_questions_without_a_possible_span_do_not_keep_a_model_from_its_export(
     task = SquadTask(config_for(wordpiece_tokenizer), wordpiece_tokenizer, spec)
     write_run(task, tmp_path)
     model = load_model(task, tmp_path)
-    probes = squad_probes(QuestionAnswerer(task, model))
-    answer = build_squad(task, model)[1]["serving_default"]
+    export = task.export(model)
+    probes, answer = export.probes, export.signatures["serving_default"]
     kept = np.concatenate([probe.inputs["contexts"] for probe in probes])
     pairs = [pair for contexts in text_batches() for pair in zip(QUESTIONS, contexts)]
     left_out = [pair for pair in pairs if pair[1].encode() not in kept]

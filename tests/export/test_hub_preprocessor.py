@@ -9,7 +9,7 @@ import tensorflow_hub as hub
 
 import export_tfhub
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import build_preprocessor
+from albert_tf.export.hub import preprocessor_export
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
@@ -23,7 +23,8 @@ NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
 
 
 def export(tokenizer, path, seq_length=16):
-    write_saved_model(*build_preprocessor(tokenizer, seq_length), str(path))
+    export = preprocessor_export(tokenizer, seq_length)
+    write_saved_model(export.root, export.signatures, str(path))
     return str(path)
 
 
@@ -157,4 +158,4 @@ def test_the_signature_has_the_names_of_the_contract(saved):
 
 def test_a_length_without_room_for_text_is_refused(sentencepiece_tokenizer):
     with pytest.raises(AlbertError, match="seq_length=4 must be at least 5"):
-        build_preprocessor(sentencepiece_tokenizer, 4)
+        preprocessor_export(sentencepiece_tokenizer, 4)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import build_encoder, encoder_export, probe_batches
+from albert_tf.export.hub import encoder_export, probe_batches
 from albert_tf.export.model_card import CARD_FILE
 from albert_tf.export.saved_model import export_in, publish, write_saved_model
 from albert_tf.export.self_check import REPORT_FILE, Probe, self_check
@@ -145,7 +145,7 @@ def fused_activations(serve):
 
 
 def test_served_graphs_have_the_model_s_outputs_in_forms_that_are_fused(model):
-    serve = build_encoder(model.encoder)[1]["serving_default"]
+    serve = encoder_export(model.encoder).signatures["serving_default"]
     # TensorFlow optimizes a graph at its first call.
     assert fused_activations(serve) == CONFIG.num_hidden_layers
     for inputs in probe_batches(CONFIG):

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.data import records
 from albert_tf.export.model_card import Kind
 from albert_tf.export.saved_model import Export, Outputs, ReusableSavedModel, input_specs, strings
 from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
@@ -35,28 +33,19 @@ classify = tf.saved_model.load("{name}")
 classify(["A text."])""",
 )
 
-#: The features of a serialized tf.Example, with the TF1 release's names.
-_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
-
-def build_classifier(
-    task: TextClassificationTask, model: AlbertClassifier
-) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the root object of a classifier's SavedModel, for write_saved_model.
+def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> Export:
+    """Returns the SavedModel of a classifier.
 
     The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B]; an empty
     second sentence counts as none. It returns `label`, string [B], and `probabilities`, float32
     [B, labels], in the order of `labels()`; or for regression `value`, float32 [B]. Longer texts
-    are cut as in training.
-
-    Signatures: `serving_default` takes `sentences`, `pairs` takes both, and `examples` takes
-    `input`, serialized tf.Examples of the TF1 release's features, and returns its names:
-    `predictions` (the label's index, or the number) and `probabilities`.
+    are cut as in training. The signature `serving_default` takes `sentences`, and `pairs` both.
     """
     graph = tokenizer_graph(task.tokenizer)
     length, labels = task.spec.max_seq_length, task.spec.labels
 
-    # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
+    # Both signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         with graph_mode(GraphMode.SERVED):
@@ -77,20 +66,6 @@ def build_classifier(
             "probabilities": tf.nn.softmax(logits),
         }
 
-    @tf.function(autograph=False, input_signature=[strings("input")])
-    def classify_examples(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        # As google-research/albert run_classifier.py, the serving input of its exported model.
-        features = dict.fromkeys(_FEATURES, tf.io.FixedLenFeature([length], tf.int64))
-        parsed = tf.io.parse_example(serialized, features)
-        parsed = {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
-        logits = logits_of(records.to_model_names(parsed))
-        if not labels:
-            return {"predictions": logits[:, 0]}
-        return {
-            "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),
-            "probabilities": tf.nn.softmax(logits),
-        }
-
     @tf.function(autograph=False, input_signature=[])
     def all_labels() -> tf.Tensor:
         return tf.constant(labels, tf.string, [len(labels)])
@@ -99,14 +74,14 @@ def build_classifier(
     root.tokenizer = graph
     root.labels = ReusableSavedModel(all_labels)
     sentences, second = strings("sentences"), strings("second_sentences")
-    return root, {
+    signatures = {
         "serving_default": classify.get_concrete_function(sentences),
         "pairs": classify.get_concrete_function(sentences, second),
-        "examples": classify_examples,
     }
+    return Export(KIND, root, signatures, _probes(task, model))
 
 
-def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
+def _probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
     """Returns probes with single texts and with pairs."""
     labels, probes = task.spec.labels, []
     predict = functools.partial(task.predict, model)
@@ -137,9 +112,3 @@ def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) ->
         return {"value": logits[:, 0]}
 
     return classify
-
-
-def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> Export:
-    """Builds the SavedModel of a classifier, with its probes."""
-    root, signatures = build_classifier(task, model)
-    return Export(KIND, root, signatures, classifier_probes(task, model))

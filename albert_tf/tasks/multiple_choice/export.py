@@ -9,7 +9,6 @@ choose(["a text"], ["a question"], [["first option", "second", "third"]])["answe
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -46,10 +45,8 @@ def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     return tf.where(parts.row_lengths() > 1, filled, following)
 
 
-def build_multiple_choice(
-    task: MultipleChoiceTask, model: AlbertMultipleChoice
-) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the root object of a multiple-choice model's SavedModel.
+def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice) -> Export:
+    """Returns the SavedModel of a multiple-choice model.
 
     The root, and `serving_default`, take `texts` and `questions`, string [B], and `options`, string
     [B, C] for any number C. They return the chosen option as `answer`, string [B], and `index`,
@@ -83,10 +80,10 @@ def build_multiple_choice(
 
     root = ReusableSavedModel(choose, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
-    return root, {"serving_default": choose}
+    return Export(KIND, root, {"serving_default": choose}, _probes(task, model))
 
 
-def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
+def _probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
     """Returns questions with the number of options that the model was trained on."""
     choices = task.spec.num_choices
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
@@ -107,9 +104,3 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
         expected = {"probabilities": outputs["probabilities"]}
         probes.append(Probe(inputs, expected))
     return probes
-
-
-def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice) -> Export:
-    """Returns the SavedModel of `build_multiple_choice`, and its probes."""
-    root, signatures = build_multiple_choice(task, model)
-    return Export(KIND, root, signatures, multiple_choice_probes(task, model))

@@ -146,8 +146,8 @@ def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.strings.regex_replace(texts, f"{spaces}$", ""), starts
 
 
-def build_squad(task: SquadTask, model: AlbertModel) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the root object of a SQuAD model's SavedModel.
+def squad_export(task: SquadTask, model: AlbertModel) -> Export:
+    """Returns the SavedModel of a SQuAD model.
 
     The root, and `serving_default`, take `questions` and `contexts`, string [B], of any length.
     They return, each [B]: `answer`, string; `start` and `end`, int32, its characters [start, end)
@@ -206,7 +206,8 @@ def build_squad(task: SquadTask, model: AlbertModel) -> tuple[ReusableSavedModel
 
     root = ReusableSavedModel(answer, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
-    return root, {"serving_default": answer}
+    probes = squad_probes(QuestionAnswerer(task, model))
+    return Export(KIND, root, {"serving_default": answer}, probes)
 
 
 def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
@@ -244,9 +245,3 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
             "train it longer."
         )
     return probes
-
-
-def squad_export(task: SquadTask, model: AlbertModel) -> Export:
-    """Returns the SavedModel of `build_squad` with the task's threshold, and its probes."""
-    root, signatures = build_squad(task, model)
-    return Export(KIND, root, signatures, squad_probes(QuestionAnswerer(task, model)))
