@@ -5,18 +5,15 @@
   python probe_process.py EXPORT INPUTS.npz OUTPUTS.npz
 
 The arrays of INPUTS are named call/attribute/input, where the attribute of the SavedModel's root
-may be empty; those of OUTPUTS call/output, and version/library.
+may be empty; those of OUTPUTS call/output.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-
-#: Makes a call of an attribute with arguments by name; returns outputs by name.
-Run = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def main(export: str, inputs_file: str, outputs_file: str) -> None:
@@ -29,7 +26,7 @@ def main(export: str, inputs_file: str, outputs_file: str) -> None:
             number, attribute, argument = name.split("/")
             calls.setdefault((number, attribute), {})[argument] = array
     is_text = any(array.dtype.kind == "S" for call in calls.values() for array in call.values())
-    run, versions = _load(export, is_text)
+    run = _load(export, is_text)
     for (number, attribute), arguments in calls.items():
         for name, value in run(attribute, arguments).items():
             is_list = isinstance(value, (list, tuple))
@@ -39,42 +36,36 @@ def main(export: str, inputs_file: str, outputs_file: str) -> None:
                 array = np.asarray(tensor)
                 array = array.astype("S") if array.dtype == object else array
                 outputs[f"{number}/{part}"] = array
-    outputs.update({f"version/{name}": np.array(version) for name, version in versions.items()})
     np.savez(outputs_file, **outputs)
 
 
-def _load(export: str, is_text: bool) -> tuple[Run, dict[str, str]]:
-    """Returns a function that calls the export, and versions by library."""
+def _load(export: str, is_text: bool) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
+    """Returns a function from an attribute and inputs by name to outputs by name."""
     onnx, lite = (os.path.join(export, f"model.{kind}") for kind in ("onnx", "tflite"))
     if os.path.exists(onnx):
         import onnxruntime
 
         session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        versions = {"onnxruntime": onnxruntime.__version__}
-        return lambda _, arguments: dict(zip(names, session.run(None, arguments))), versions
+        return lambda _, inputs: dict(zip(names, session.run(None, inputs)))
     import tensorflow as tf
 
-    versions = {"tensorflow": tf.__version__}
     if os.path.exists(lite):
-        interpreter = tf.lite.Interpreter(lite).get_signature_runner()
-        return lambda _, arguments: interpreter(**arguments), versions
+        run_lite = tf.lite.Interpreter(lite).get_signature_runner()
+        return lambda _, inputs: run_lite(**inputs)
     import tensorflow_hub as hub
 
-    versions["tensorflow_hub"] = hub.__version__
     if is_text:
         # Models that read text need its operations; others must load without it.
-        import tensorflow_text
-
-        versions["tensorflow_text"] = tensorflow_text.__version__
+        import tensorflow_text  # noqa: F401
     loaded = hub.load(export)
 
-    def run(attribute: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def run(attribute: str, inputs: dict[str, Any]) -> dict[str, Any]:
         called = getattr(loaded, attribute) if attribute else loaded
-        tensors = {name: tf.constant(array) for name, array in arguments.items()}
+        tensors = {name: tf.constant(array) for name, array in inputs.items()}
         return called(**tensors) if is_text else hub.KerasLayer(called)(tensors)
 
-    return run, versions
+    return run
 
 
 if __name__ == "__main__":

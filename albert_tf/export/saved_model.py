@@ -153,11 +153,10 @@ def publish(export: Export, folder: str, name: str, sections: Mapping[str, Any])
     report = self_check(folder, export.probes, PRECISIONS[export.precision])
     files.write_json(os.path.join(folder, REPORT_FILE), report)
     largest = report["largest_difference"]
-    ran = ", ".join(f"{library} {version}" for library, version in report["versions"].items())
     check = (
-        f"Loaded in a fresh process ({ran}) and called {len(export.probes)} times, with two batch "
-        f"sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of their "
-        f"largest value (`{REPORT_FILE}`)."
+        f"Loaded in a fresh process (TensorFlow {tf.__version__}) and called {len(export.probes)} "
+        "times, with two batch sizes and two lengths: outputs differ from the model's by at most "
+        f"{largest:.1e} of their largest value (`{REPORT_FILE}`)."
     )
     if export.precision != FLOAT32:
         check += (

@@ -61,8 +61,8 @@ def self_check(
     larger than TOLERANCE: then labels and answers of almost the same score may change places.
 
     Returns:
-      The report, as JSON values: `versions`, `tolerance`, `largest_difference` of floats, and for
-      each of `probes` `called`, the shapes of `inputs`, and `differences` by output: of strings and
+      The report, as JSON values: `tolerance`, `largest_difference` of floats, and for each of
+      `probes` `called`, the shapes of `inputs`, and `differences` by output: of strings and
       integers, the share that is not equal.
 
     Raises:
@@ -86,13 +86,7 @@ def self_check(
             differences[name] = difference
         shapes = {name: list(array.shape) for name, array in probe.inputs.items()}
         rows.append({"called": called, "inputs": shapes, "differences": differences})
-    versions = {k.split("/")[1]: str(v) for k, v in outputs.items() if k.startswith("version/")}
-    return {
-        "versions": versions,
-        "tolerance": tolerance,
-        "largest_difference": largest,
-        "probes": rows,
-    }
+    return {"tolerance": tolerance, "largest_difference": largest, "probes": rows}
 
 
 def _difference(found: np.ndarray | None, expected: np.ndarray) -> float:
@@ -106,7 +100,7 @@ def _difference(found: np.ndarray | None, expected: np.ndarray) -> float:
 
 
 def _run(folder: str, probes: Sequence[Probe]) -> dict[str, np.ndarray]:
-    """Returns the outputs of all calls as number/name, and version/library."""
+    """Returns the outputs of all calls as number/name."""
     with tempfile.TemporaryDirectory() as work:
         inputs = {
             f"{number}/{probe.attribute}/{name}": array

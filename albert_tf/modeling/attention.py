@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import tensorflow as tf
 
@@ -36,17 +36,9 @@ def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     return (mask - 1.0) * 10000.0
 
 
-class AttentionWeights(NamedTuple):
-    """The dense layers of an attention block in the compute type, as one layer uses them.
-
-    Attributes:
-      projections: those of query, key and value, [H, H] each; or if `joins_products`, one
-        [H, 3 H] that has them side by side.
-      output: of the heads' outputs, [H, H].
-    """
-
-    projections: tuple[Dense, ...]
-    output: Dense
+#: The dense layers of query, key and value, [H, H] each, or if `joins_products` one, [H, 3 H], that
+#: has them side by side; and that of the heads' outputs, [H, H].
+AttentionWeights = tuple[tuple[Dense, ...], Dense]
 
 
 class Attention(WeightedLayer):
@@ -69,8 +61,7 @@ class Attention(WeightedLayer):
         projections = (self._query, self._key, self._value)
         if joins_products():
             projections = (tuple(tf.concat(parts, axis=-1) for parts in zip(*projections)),)
-        weights = AttentionWeights(projections, self._output)
-        return cast_for_layers(weights, self.compute_dtype, uses)
+        return cast_for_layers((projections, self._output), self.compute_dtype, uses)
 
     def call(
         self,
@@ -99,7 +90,19 @@ class Attention(WeightedLayer):
             count = dimension(chosen, 1)
             if x.shape.rank == 2:
                 chosen = tf.reshape(chosen, [-1, self._size])
-        query, key, value = self._project(chosen, count, x, length, weights.projections)
+        projections, output = weights
+        if joins_products() and select is not None:
+            ((kernel, bias),) = projections
+            sizes = [self._size, 2 * self._size]
+            projections = zip(tf.split(kernel, sizes, axis=1), tf.split(bias, sizes))
+        sources = (chosen, count), (x, length), (x, length)
+        query, key, value = (
+            heads
+            for (rows, positions), dense in zip(sources, projections)
+            for heads in project_heads(
+                rows, *dense, positions, self._heads, self._size // self._heads
+            )
+        )
         if current_mode() is GraphMode.TPU:
             drop = dropout_function(self._probs_dropout, training)
             context = tpu_attention(query, key, value, mask, drop)
@@ -109,30 +112,5 @@ class Attention(WeightedLayer):
             probs = dropout(probs, self._probs_dropout, training)
             context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, P, N, d]
             context = tf.reshape(context, [-1, self._size])
-        output = affine_terms_with_dropout(context, *weights.output, self._hidden_dropout, training)
-        return layer_norm([*output, chosen], *self._norm)
-
-    def _project(
-        self,
-        chosen: tf.Tensor,
-        count: int | tf.Tensor,
-        x: tf.Tensor,
-        length: int | tf.Tensor,
-        projections: tuple[Dense, ...],
-    ) -> list[tf.Tensor]:
-        """Returns the query of the `count` chosen positions, and key and value of all of x."""
-        if not joins_products():
-            sources = (chosen, count), (x, length), (x, length)
-        elif chosen is x:
-            sources = ((x, length),)
-        else:
-            ((kernel, bias),) = projections
-            sizes = [self._size, 2 * self._size]
-            projections = zip(tf.split(kernel, sizes, axis=1), tf.split(bias, sizes))
-            sources = (chosen, count), (x, length)
-        shape = self._heads, self._size // self._heads
-        return [
-            heads
-            for (rows, positions), dense in zip(sources, projections)
-            for heads in project_heads(rows, *dense, positions, *shape)
-        ]
+        terms = affine_terms_with_dropout(context, *output, self._hidden_dropout, training)
+        return layer_norm([*terms, chosen], *self._norm)

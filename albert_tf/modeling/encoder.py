@@ -16,10 +16,10 @@ from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import Select, additive_mask
-from albert_tf.modeling.kernels.dense import layer_norm
+from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
-from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
+from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
 from albert_tf.modeling.transformer import Transformer
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -43,16 +43,16 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
       AlbertError: the inputs are no such dict, or a tensor has a wrong type or shape.
     """
     names = list(inputs) if isinstance(inputs, Mapping) else []
-    for other, name in _OTHER_NAMES.items():
-        if other in names:
-            raise AlbertError(f"The model's name for the input {other!r} is {name!r}; rename it.")
+    for other in filter(_OTHER_NAMES.get, names):
+        name = _OTHER_NAMES[other]
+        raise AlbertError(f"The model's name for the input {other!r} is {name!r}; rename it.")
     if "input_word_ids" not in names:
         given = f"a dict of {joined(names)}" if names else type(inputs).__name__
         raise AlbertError(
             f"The model takes a dict of int32 tensors {shape}, 'input_word_ids' and optionally "
             f"'input_mask' and 'input_type_ids', not {given}."
         )
-    ids_shape = tf.TensorShape(None)
+    expected = tf.TensorShape([None] * (shape.count(",") + 1))
     for name in INPUTS:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
@@ -63,18 +63,13 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
                 f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
                 "one length and use tf.constant."
             )
-        own_shape = tf.TensorShape(value.shape)
         if name != "input_mask" and not tf.as_dtype(value.dtype).is_integer:
             raise AlbertError(f"{name} must hold integers, not {tf.as_dtype(value.dtype).name}.")
-        rank = own_shape.rank
-        if rank is not None and (rank != shape.count(",") + 1 or own_shape[-1] == 0):
-            raise AlbertError(f"{name} must have the shape {shape}, not {own_shape}.")
-        if not own_shape.is_compatible_with(ids_shape):
-            raise AlbertError(
-                f"{name} has the shape {own_shape}, but input_word_ids {ids_shape}; the shapes "
-                "must be equal."
-            )
-        ids_shape = ids_shape.merge_with(own_shape)
+        own = tf.TensorShape(value.shape)
+        if not own.is_compatible_with(expected) or (own.rank and own[-1] == 0):
+            wanted = shape if name == "input_word_ids" else f"{expected} of input_word_ids"
+            raise AlbertError(f"{name} must have the shape {wanted}, not {own}.")
+        expected = expected.merge_with(own)
 
 
 def first_position(x: tf.Tensor) -> tf.Tensor:
@@ -229,7 +224,7 @@ class Projection(WeightedLayer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Maps [rows, inputs] to [rows, H]."""
-        return apply_dense(x, self._dense)
+        return affine(x, *(tf.cast(weight, x.dtype) for weight in self._dense))
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")

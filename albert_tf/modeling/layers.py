@@ -9,7 +9,6 @@ from typing import Any, Union
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.dense import affine
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 
 #: A Keras precision policy or its name; None means the global one.
@@ -84,9 +83,3 @@ class WeightedLayer(keras.layers.Layer):
 def dimension(x: tf.Tensor, axis: int) -> int | tf.Tensor:
     """Returns the length of an axis: an int where it is known, otherwise an int32 scalar."""
     return x.shape[axis] or tf.shape(x)[axis]
-
-
-def apply_dense(x: tf.Tensor, weights: tuple[tf.Variable, tf.Variable]) -> tf.Tensor:
-    """Returns x [rows, inputs] @ kernel + bias; `weights` as `WeightedLayer.dense` creates them."""
-    kernel, bias = (tf.cast(weight, x.dtype) for weight in weights)
-    return affine(x, kernel, bias)

@@ -54,16 +54,9 @@ def masked(scores: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
 
 
 def top_k(scores: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the k largest scores of the last axis and their positions.
+    """Returns the k largest of float32 [..., S] and their positions, float32 and int32 [..., k].
 
-    If the axis is shorter than k, the rest has the score FORBIDDEN and the position 0.
-
-    Args:
-      scores: float32 [..., S].
-      k: number of results.
-
-    Returns:
-      float32 and int32 [..., k].
+    If S is smaller than k, the rest has the score FORBIDDEN and the position 0.
     """
     size = dimension(scores, -1)
     count = min(k, size) if isinstance(size, int) else tf.minimum(k, size)
@@ -130,18 +123,21 @@ class BeamHead(WeightedLayer):
             return tf.nn.log_softmax(masked(logits, allowed))
 
         if start_positions is not None:
-            outputs["start_log_probs"] = start_log_probs
-            outputs["end_log_probs"] = end_log_probs(start_positions)
-            return outputs
+            log_probs = {"end_log_probs": end_log_probs(start_positions)}
+            return {**outputs, "start_log_probs": start_log_probs, **log_probs}
         start_scores, starts = top_k(start_log_probs, self._start_n_top)
         # One start at a time: [B, starts, S, H] would be the largest tensor of the model.
         best = [
             top_k(end_log_probs(start), self._end_n_top) for start in tf.unstack(starts, axis=1)
         ]
         end_scores, ends = (tf.concat(parts, axis=1) for parts in zip(*best))
-        outputs["start_top_log_probs"], outputs["start_top_index"] = start_scores, starts
-        outputs["end_top_log_probs"], outputs["end_top_index"] = end_scores, ends
-        return outputs
+        return {
+            **outputs,
+            "start_top_log_probs": start_scores,
+            "start_top_index": starts,
+            "end_top_log_probs": end_scores,
+            "end_top_index": ends,
+        }
 
     def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
         """Returns scores [B, S] for the ends of answers that start at `start`, int32 [B]."""

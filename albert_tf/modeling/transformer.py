@@ -80,10 +80,10 @@ class Transformer(keras.layers.Layer):
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
         self._config = config
         #: The blocks in order of first use.
-        self.blocks: list[WeightedLayer] = []
-        for kind, group, inner in _blocks(config):
-            prefix = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
-            self.blocks.append(kind(config, prefix, dtype))
+        self.blocks: list[WeightedLayer] = [
+            kind(config, f"bert/encoder/transformer/group_{group}/inner_group_{inner}", dtype)
+            for kind, group, inner in _blocks(config)
+        ]
         self.built = True
 
     def named_weights(self) -> dict[str, tf.Variable]:

@@ -63,9 +63,6 @@ def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
     assert set(report["probes"][0]["differences"]) == {
         "default", "pooled_output", "sequence_output", "encoder_outputs/0", "encoder_outputs/1",
     }  # fmt: skip
-    assert report["versions"]["tensorflow"] == tf.__version__
-    # An encoder must load without tensorflow_text.
-    assert "tensorflow_text" not in report["versions"]
     # No path of this machine is in anything that was written.
     for path in saved.rglob("*"):
         if path.is_file():

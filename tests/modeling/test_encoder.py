@@ -188,9 +188,15 @@ IDS = np.array([[2, 7, 8, 3]], np.int32)
         ({"input_word_ids": IDS[0]}, r"must have the shape \[batch, length\], not \(4,\)"),
         ({"input_word_ids": IDS[:, :0]}, r"not \(1, 0\)"),
         ({"input_word_ids": IDS.astype(np.float32)}, "must hold integers, not float32"),
-        ({"input_word_ids": IDS, "input_mask": IDS[:, 1:]}, r"input_mask has the shape \(1, 3\)"),
+        (
+            {"input_word_ids": IDS, "input_mask": IDS[:, 1:]},
+            r"of input_word_ids, not \(1, 3\)",
+        ),
         # These would be broadcast.
-        ({"input_word_ids": IDS, "input_type_ids": IDS[:, :1]}, "input_type_ids has the shape"),
+        (
+            {"input_word_ids": IDS, "input_type_ids": IDS[:, :1]},
+            "must have the shape",
+        ),
         ({"input_word_ids": np.tile(IDS, [1, 5])}, "length 20 exceeds max_position_embeddings 16"),
     ],
 )
