@@ -296,8 +296,9 @@ def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
     return ids if ids.ragged_rank == 1 else ids.merge_dims(1, ids.ragged_rank)
 
 
-def keep(ids: tf.RaggedTensor, lengths: tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
-    """Returns the first, or last, lengths[i] entries of row i; int64 [B], none above its row's."""
+def keep(ids: tf.RaggedTensor, longest: int | tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
+    """Returns the first, or last, entries of each row: at most `longest`, an int or int64 [B]."""
+    lengths = tf.minimum(ids.row_lengths(), longest)
     first = ids.row_limits() - lengths if at_end else ids.row_starts()
     row = ids.value_rowids()
     position = tf.range(tf.size(row, tf.int64)) - tf.gather(first, row)
@@ -307,24 +308,30 @@ def keep(ids: tf.RaggedTensor, lengths: tf.Tensor, at_end: bool = False) -> tf.R
 
 def join(
     segments: Sequence[tf.RaggedTensor],
-    separators: Sequence[tf.Tensor],
     seq_length: int | tf.Tensor,
     tokenizer: Tokenizer,
+    skip_empty_second: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Joins one or two segments [B, (tokens)] that fit to [CLS] A [SEP] B [SEP], and pads.
 
-    `separators`, int64 [B] for each segment, says how many [SEP] follow it, 1 or 0.
+    If `skip_empty_second`, a pair whose B is empty becomes [CLS] A [SEP].
     """
-    ones = tf.ones_like(separators[0])
+    ones = tf.ones_like(segments[0].row_lengths())
     parts, types = [_repeated(tokenizer.cls_id, ones)], [_repeated(0, ones)]
-    for number, (segment, separator) in enumerate(zip(segments, separators)):
-        parts += [segment, _repeated(tokenizer.sep_id, separator)]
-        types.append(_repeated(number, segment.row_lengths() + separator))
+    for number, segment in enumerate(segments):
+        separators = _separators(segment) if number and skip_empty_second else ones
+        parts += [segment, _repeated(tokenizer.sep_id, separators)]
+        types.append(_repeated(number, segment.row_lengths() + separators))
     ids, mask = tf_text.pad_model_inputs(tf.concat(parts, axis=1), seq_length, tokenizer.pad_id)
     types, _ = tf_text.pad_model_inputs(tf.concat(types, axis=1), seq_length)
     packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
     shape = [None, seq_length if isinstance(seq_length, int) else None]
     return {name: tf.ensure_shape(value, shape) for name, value in packed.items()}
+
+
+def _separators(segment: tf.RaggedTensor) -> tf.Tensor:
+    """Returns 1 for rows that are not empty, otherwise 0."""
+    return tf.cast(segment.row_lengths() > 0, tf.int64)
 
 
 def _repeated(value: int, times: tf.Tensor) -> tf.RaggedTensor:
@@ -341,7 +348,6 @@ def pack(
     segments: Sequence[tf.RaggedTensor],
     seq_length: int | tf.Tensor,
     tokenizer: Tokenizer,
-    *,
     skip_empty_second: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Truncates one or two segments, and joins them.
@@ -353,21 +359,17 @@ def pack(
       segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].
       seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
       tokenizer: has the ids of the special pieces.
-      skip_empty_second: a pair whose B is empty becomes [CLS] A [SEP].
+      skip_empty_second: see `join`.
     """
     flat = [merge_words(segment) for segment in segments]
-    lengths = [segment.row_lengths() for segment in flat]
     room = tf.cast(seq_length, tf.int64) - 2
-    separators = [tf.ones_like(lengths[0])]
     if len(flat) == 1:
-        lengths = [tf.minimum(lengths[0], room)]
+        kept = [keep(flat[0], room)]
     else:
-        separators.append(tf.cast(lengths[1] > 0, tf.int64) if skip_empty_second else separators[0])
-        room -= separators[1]
-        first = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
-        lengths = [first, tf.minimum(lengths[1], room - first)]
-    kept = [keep(segment, length) for segment, length in zip(flat, lengths)]
-    return join(kept, separators, seq_length, tokenizer)
+        room -= _separators(flat[1]) if skip_empty_second else 1
+        first = keep(flat[0], tf.maximum(room - flat[1].row_lengths(), (room + 1) // 2))
+        kept = [first, keep(flat[1], room - first.row_lengths())]
+    return join(kept, seq_length, tokenizer, skip_empty_second)
 
 
 def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -130,13 +130,6 @@ def test_mask_and_types_default_to_ones_and_zeros(small_config, small_inputs):
     )
 
 
-def test_without_a_factorised_embedding_there_is_no_projection(small_config):
-    encoder = AlbertEncoder(dataclasses.replace(small_config, embedding_size=32))
-    assert encoder.projection is None
-    assert not any("embedding_hidden_mapping_in" in name for name in encoder.named_weights())
-    assert encoder({"input_word_ids": tf.ones([1, 3], tf.int32)})["sequence_output"].shape[2] == 32
-
-
 def test_the_configured_activation_is_used(small_config, small_inputs):
     config = dataclasses.replace(small_config, initializer_range=0.2)
     gelu = AlbertEncoder(config)
@@ -146,11 +139,6 @@ def test_the_configured_activation_is_used(small_config, small_inputs):
             target.assign(source)
         difference = other(small_inputs)["pooled_output"] - gelu(small_inputs)["pooled_output"]
         assert np.abs(difference).max() > 1e-2, name
-
-
-def test_a_sequence_longer_than_the_position_table_is_an_error(small_config):
-    with pytest.raises(AlbertError, match="65 exceeds max_position_embeddings 64"):
-        AlbertEncoder(small_config)({"input_word_ids": tf.ones([1, 65], tf.int32)})
 
 
 @pytest.mark.parametrize("rate", ["hidden_dropout_prob", "attention_probs_dropout_prob"])

@@ -99,13 +99,6 @@ def test_only_positions_projection_queries_and_keys_change_and_no_random_numbers
     }
 
 
-def test_all_blocks_of_weights_that_are_not_shared_look_at_the_neighbors():
-    encoder = encoder_of(dataclasses.replace(CONFIG, parameter_sharing="none"))
-    attend_to_neighbors(encoder)
-    for block in range(2):
-        assert mean_probability(attention(encoder, embedded(encoder), block)[0], -1) > 0.4
-
-
 @pytest.mark.parametrize("small", [{"embedding_size": 3}, {"num_attention_heads": 96}], ids=str)
 def test_models_too_small_for_sinusoids_are_refused(small):
     with pytest.raises(AlbertError, match=r"needs heads of size 2 or more .* leave it out"):

@@ -59,14 +59,11 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
     def choose(texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> dict[str, tf.Tensor]:
         choices = tf.shape(options)[1]
         asked = option_texts(tf.repeat(questions, choices), tf.reshape(options, [-1]))
-        ends = merge_words(graph(asked))
-        ends = keep(ends, tf.minimum(ends.row_lengths(), spec.max_qa_length), at_end=True)
+        ends = keep(merge_words(graph(asked)), spec.max_qa_length, at_end=True)
         row = tf.repeat(tf.range(tf.size(texts)), choices)
         texts = tf.gather(merge_words(graph(texts)), row)
-        room = spec.max_seq_length - 3 - ends.row_lengths()
-        texts = keep(texts, tf.minimum(texts.row_lengths(), room))
-        ones = tf.ones_like(room)
-        inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
+        texts = keep(texts, spec.max_seq_length - 3 - ends.row_lengths())
+        inputs = cut_padding(join([texts, ends], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
         inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
         with graph_mode(GraphMode.SERVED):

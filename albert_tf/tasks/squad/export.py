@@ -161,14 +161,12 @@ def squad_export(task: SquadTask, model: AlbertModel) -> Export:
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
     def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
-        queries = merge_words(graph(questions))
-        query_lengths = tf.minimum(queries.row_lengths(), spec.max_query_length)
-        queries = keep(queries, query_lengths)
+        queries = keep(merge_words(graph(questions)), spec.max_query_length)
+        query_lengths = queries.row_lengths()
         ids, starts, ends = graph.encode_with_offsets(contexts)
         windows = cut_windows(ids, query_lengths, spec)
-        ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
-        packed = join(segments, [ones, ones], spec.max_seq_length, tokenizer)
+        packed = join(segments, spec.max_seq_length, tokenizer)
         with graph_mode(GraphMode.SERVED):
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(

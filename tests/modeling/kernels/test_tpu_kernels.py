@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.kernels.attention import tpu_attention
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
-from albert_tf.modeling.kernels.dense import affine, column_sums
+from albert_tf.modeling.kernels.dense import column_sums
 from albert_tf.modeling.kernels.graph_mode import (
     GraphMode,
     TrainingStep,
@@ -77,11 +77,6 @@ def test_attention_of_large_scores_is_finite():
         lambda q, v: tpu_attention(q, q, v, tf.zeros([1, 1, 1, 2]), lambda p: p), query, value
     )
     np.testing.assert_array_equal(context, value)
-
-
-def test_affine_of_rows_of_sequences():
-    inputs = [tf.random.normal(shape) for shape in ([2, 3, 8], [8, 6], [6])]
-    check(affine, lambda x, k, b: tf.einsum("bsi,io->bso", x, k) + b, inputs, 1e-5)
 
 
 def test_sums_over_sequences_accumulate_in_float32():
