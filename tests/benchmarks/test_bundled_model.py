@@ -14,7 +14,7 @@ import run_pretraining
 from albert_tf import pretrained
 from albert_tf.io import files
 from albert_tf.weights.pretrained_model import load_pretrained
-from benchmarks.bundled_model import finetune, heldout, make
+from benchmarks.bundled_model import heldout, make
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.corpora import build
@@ -25,44 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
 CONFIG = tiny_config(len(vocabulary(WORDS)), num_hidden_layers=2, max_position_embeddings=128)
 COMMANDS = "python run_pretraining.py --do_train --num_train_steps=4 --output_dir=runs/tiny\n"
-
-
-def data_for(folder):
-    """Writes the files that the tasks look for."""
-    for name, task in finetune.BENCHMARKS.items():
-        for path in task.reads:
-            target = folder / path.replace("*", "-some")
-            if "." in target.name:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(name)
-            else:
-                target.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@pytest.fixture
-def bundled(tmp_path, monkeypatch):
-    """A folder for a bundled model with placeholder files."""
-    monkeypatch.setattr(finetune, "FOLDER", str(tmp_path))
-    folder = tmp_path / pretrained.DEFAULT
-    folder.mkdir()
-    for name in ("model.safetensors", "config.json", "spiece.model"):
-        (folder / name).write_text("{}")
-    return folder
-
-
-def test_both_starts_have_the_same_settings(bundled, tmp_path):
-    data = data_for(tmp_path / "data")
-    stages = finetune.stages(list(finetune.BENCHMARKS), list(finetune.STARTS), str(data), "out", 5)
-    assert len(stages) == 2 * len(finetune.BENCHMARKS)
-    for name in finetune.BENCHMARKS:
-        one, other = stages[name, "pretrained"], stages[name, "random"]
-        differ = {key for key in one.flags if one.flags[key] != other.flags[key]}
-        assert differ == {"init_checkpoint", "output_dir"}
-        assert other.flags["init_checkpoint"] == "none" and one.flags["num_seeds"] == 5
-        assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
-    squad = stages["squad1.1", "random"]
-    assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ import pytest
 from albert_tf.data.context import InputContext
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.squad.data import Answer, Question
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from benchmarks.finetune import write_rows
 from tests.support import stand_ins
 
@@ -44,19 +42,3 @@ def test_both_libraries_train_on_the_same_sequences_and_labels(pair, task, tmp_p
     assert ours == theirs
     assert len(ours) == len(TEXTS)
     assert written["lengths"].max() == 12
-
-
-def test_both_libraries_train_on_the_same_answers(tmp_path):
-    task = SquadTask(
-        stand_ins.config(),
-        stand_ins.tokenizer(),
-        SquadSpec("1.1", max_seq_length=32, max_query_length=8),
-    )
-    question = Question("0", "Who?", "Ada wrote it.", (Answer("Ada", 0),), False, "here")
-    source = task.open_examples([question], "train", training=True).source
-    write_rows(str(tmp_path / "peer.npz"), source, ("start_positions", "end_positions"))
-    written = np.load(tmp_path / "peer.npz")
-    (start, end), ids = written["targets"][0], written["ids"]
-    assert task.tokenizer.encode("Ada") == ids[start : end + 1].tolist()
-    # The context is the second segment.
-    assert written["segments"][start - 1 :].tolist() == [0] + [1] * (len(ids) - start)

@@ -4,20 +4,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.weights.pretrained_model import load_pretrained
-from benchmarks.common import read_lines
 from benchmarks.time_to_quality import scoring
 from benchmarks.time_to_quality.scoring import read_passages, score
-from tests.support.cases import slow
 
 pytestmark = pytest.mark.tooling
 
@@ -74,23 +69,3 @@ def test_the_probability_of_a_word_is_that_of_all_its_pieces(text, monkeypatch):
     characters = sum(len(p.words[i]) for p in passages for i in p.hidden)
     assert found["bits_per_character"] == pytest.approx(bits / characters, rel=1e-4)
     assert found["words"] == len(pieces) and found["pieces"] == sum(map(len, pieces))
-
-
-@pytest.mark.parametrize("method", slow("budget"))
-def test_a_method_trains_for_its_time_and_is_not_repeated(method, text, tmp_path):
-    config = {
-        "vocab_size": 8000, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 128,
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    command = [
-        sys.executable, "-m", "benchmarks.time_to_quality", "run", f"--methods={method}",
-        f"--train_file={text}", f"--heldout_file={text}", f"--output_dir={tmp_path}/out",
-        "--spm_model_file=albert_tf/pretrained/albert_tiny_books/spiece.model", "--minutes=2",
-        f"--albert_config_file={tmp_path}/config.json",
-    ]  # fmt: skip
-    for _ in range(2):
-        subprocess.run(command, check=True)
-        (line,) = read_lines(f"{tmp_path}/out/results.jsonl")
-    assert 1.5 < line["took_minutes"] < 3 and line["method"] == method
-    assert line["bits_per_character"] > 0 and line["training"]

@@ -28,16 +28,3 @@ def test_every_fortieth_document_is_held_out_over_all_files(tmp_path):
     assert numbers(tmp_path / "out/heldout.txt") == [39, 79, 119]
     assert numbers(tmp_path / "out/train.txt") == [n for n in range(130) if n % 40 != 39]
     assert "Document 0.\nIts end, é.\n\n" in (tmp_path / "out/train.txt").read_text()
-
-
-def test_the_beginning_of_a_text_is_split_as_all_of_it(tmp_path):
-    (tmp_path / "a.txt").write_text(text(0, 100))
-    split(str(tmp_path / "a.txt"), str(tmp_path / "all"), heldout_every=7)
-    split(str(tmp_path / "a.txt"), str(tmp_path / "part"), heldout_every=7, megabytes=0.001)
-    for name in ("train.txt", "heldout.txt"):
-        all_of_it = (tmp_path / "all" / name).read_text()
-        part = (tmp_path / "part" / name).read_text()
-        assert all_of_it.startswith(part)
-        assert 0 < len(part) < len(all_of_it)
-    size = sum((tmp_path / "part" / name).stat().st_size for name in ("train.txt", "heldout.txt"))
-    assert 1000 <= size < 1040

@@ -10,9 +10,8 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from benchmarks.paper import __main__ as kit
-from benchmarks.paper.plan import Inputs, Plan
-from benchmarks.paper.recipes import FOLDER, load_recipe
-from benchmarks.paper.tables import collect, markdown
+from benchmarks.paper.recipes import FOLDER
+from benchmarks.paper.tables import markdown
 
 pytestmark = pytest.mark.tooling
 
@@ -98,27 +97,3 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     again = run_script(kit, *command).ok()
     assert again.stdout.count("finished before, reused") == 5
     assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
-
-
-def finish(folder, file, values):
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    Path(folder, file).write_text(json.dumps(values))
-    Path(folder, "stage.json").write_text('{"fingerprint": "", "finished": true, "seconds": 7200}')
-
-
-def test_seeds_are_summarized_by_their_median_and_speeds_by_a_ratio(tmp_path):
-    (tmp_path / "data/glue/SST-2").mkdir(parents=True)
-    made = Plan(load_recipe("table2", "tiny"), Inputs("t", str(tmp_path), str(tmp_path / "data")))
-    for row, seconds in (("BERT large", 3.0), ("ALBERT base", 0.5)):
-        finish(made.cells[row]["speedup"].folder, "speed.json", {"processor_seconds": seconds})
-    tuned = made.cells["ALBERT base"]["sst-2"].folder
-    finish(tuned, "eval_results.json", {"accuracy": 0.9})
-    Path(tuned, "seeds.json").write_text(
-        '{"values": {"seed-1": 0.9, "seed-2": 0.6, "seed-3": 0.7}}'
-    )
-    rows = {row["name"]: row for row in collect(made)["rows"]}
-    assert rows["ALBERT base"]["ours"]["speedup"] == 6.0
-    assert rows["BERT large"]["ours"]["speedup"] == 1.0
-    assert rows["ALBERT base"]["ours"]["sst-2"] == pytest.approx(70.0)
-    assert "speedup" not in rows["BERT base"]["ours"]
-    assert "avg" not in rows["ALBERT base"]["ours"]
