@@ -69,19 +69,19 @@ def _main() -> None:
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["max_seq_length"], "it requires --export_type=preprocessing.")
     # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.export.model_folder import ModelFolder
     from albert_tf.tasks.export import export_model
 
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     export_model(
-        ModelFolder(FLAGS.albert_directory, FLAGS.do_lower_case),
+        FLAGS.albert_directory,
         FLAGS.export_path,
         FLAGS.overwrite,
         FLAGS.precision,
         FLAGS.export_type,
         FLAGS.format,
         FLAGS.max_seq_length,
+        FLAGS.do_lower_case,
     )
 
 

@@ -28,7 +28,7 @@ _HOME = {
     "TextRegressor": "albert_tf.tasks.classification.classifier",
     "Tokenizer": "albert_tf.tokenization.tokenizer",
     "TrainSpec": "albert_tf.training.specs",
-    "export_saved_model": "albert_tf.tasks.export",
+    "export_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.weights.pretrained_model",
 }

@@ -28,7 +28,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.id_formats import TFLITE
-from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
@@ -167,14 +166,14 @@ def write(folder: Path) -> None:
         np.savez_compressed(
             folder / "run_end.npz", **train(folder / "records/compact", work / "whole")
         )
-        run = ModelFolder(str(work / "whole"))
+        run = str(work / "whole")
         export_model(run, str(folder / "encoder"), export_type=ENCODER_TYPE)
         export_model(run, str(work / "lite"), file_format=TFLITE)
         shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
         tokenizer = Tokenizer.from_file(str(work / "small.model"))
         spec = ClassificationSpec(("no", "yes", "maybe"), LENGTH)
         write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
-        export_model(ModelFolder(str(work / "classifier")), str(folder / "classifier"))
+        export_model(str(work / "classifier"), str(folder / "classifier"))
     np.savez_compressed(folder / "expected.npz", **outputs(folder))
 
 

@@ -92,14 +92,9 @@ def ids_export(
         product, and activations that are rounded for products (dynamic range quantization).
 
     Raises:
-      AlbertError: the format has not the precision, tf2onnx or ONNX Runtime is not installed, or
-        TensorFlow Lite cannot compute the function.
+      AlbertError: tf2onnx or ONNX Runtime is not installed, or TensorFlow Lite cannot compute the
+        function.
     """
-    if precision != FLOAT32 and (file_format, precision) != (TFLITE, INT8):
-        raise AlbertError(
-            f"`format`={file_format} has no `precision`={precision}; use {FLOAT32} or, for "
-            f"{TFLITE}, {INT8}."
-        )
     serve = serving_signature(function, input_specs(), GraphMode.PLAIN)
     if file_format == ONNX:
         content = _to_onnx(serve)

@@ -10,9 +10,9 @@ import os
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import ENCODER, encoder_export, preprocessor_export
-from albert_tf.export.id_formats import encoder_outputs, ids_export
+from albert_tf.export.id_formats import ONNX, TFLITE, encoder_outputs, ids_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import Export, export_in
+from albert_tf.export.saved_model import INT8, Export, export_in
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
@@ -27,71 +27,63 @@ from albert_tf.weights.run_folder import TASK_FILE, find_beside
 #: Packages of the library's tasks; other tasks are found once their module has been imported.
 _BUILT_IN = ("classification", "multiple_choice", "squad")
 SAVED_MODEL = "saved_model"
-#: What can be exported of a model, other than the model of its task.
+#: The precisions of each format.
+FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32,)}
+#: What can be exported other than the model of a task.
 ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"
 
 
-def export_saved_model(
-    directory: str, path: str, overwrite: bool = False, precision: str = FLOAT32
-) -> None:
-    """Exports a model as a SavedModel.
-
-    The SavedModel of a fine-tuned model takes text; that of a pretrained model is an encoder with
-    the pretraining heads, or without them if the model has no sentence order head. See
-    docs/export.md.
-
-    Args:
-      directory: the output directory of a run, or any model that load_pretrained takes.
-      path: the folder to create; for TensorFlow Serving a number, as in "models/rte/1".
-      overwrite: replace an earlier export at `path`; see folders.new_folder.
-      precision: "float32", or "mixed_bfloat16" for processors with units for it: faster, and less
-        exact.
-
-    Raises:
-      AlbertError: there is no model, it has no vocabulary, the folder exists, an argument is not a
-        path, or the precision is not valid.
-
-    Example:
-      albert_tf.export_saved_model("runs/rte", "exports/rte")
-    """
-    source = ModelFolder(files.path_of(directory, "model"))
-    export_model(source, files.path_of(path, "folder to make"), overwrite, precision)
-
-
 def export_model(
-    source: ModelFolder,
+    directory: str,
     path: str,
     overwrite: bool = False,
     precision: str = FLOAT32,
     export_type: str | None = None,
     file_format: str = SAVED_MODEL,
     seq_length: int = 128,
+    lower_case: bool | None = None,
 ) -> None:
-    """Exports a model; see also `export_saved_model`.
+    """Exports a model as a SavedModel, for TensorFlow Lite, or as ONNX; see docs/export.md.
 
     Args:
-      source: the model.
-      path, overwrite, precision: as for `export_saved_model`.
-      export_type: ENCODER_TYPE, PRETRAINED_TYPE (with the heads) or PREPROCESSOR_TYPE. None: the
-        model of its task; of a pretrained model PRETRAINED_TYPE, in formats other than SAVED_MODEL
-        ENCODER_TYPE.
-      file_format: SAVED_MODEL; or see ids_export, for encoders and tasks that have such a model.
-      seq_length: of a preprocessor, see preprocessor_export.
+      directory: the output directory of a run, or any model that load_pretrained takes.
+      path: the folder to create; for TensorFlow Serving a number, as in "models/rte/1".
+      overwrite: replace an earlier export at `path`; see folders.new_folder.
+      precision: "float32"; of a SavedModel also "mixed_bfloat16" for processors with units for it:
+        faster, and less exact; for "tflite" also "int8".
+      export_type: "model" (the encoder), "model_with_mlm" (with the pretraining heads) or
+        "preprocessing" (tokenizer and packing). None: the model of the run's task, which as a
+        SavedModel takes text. Without a task, a SavedModel has the pretraining heads, if the model
+        has a sentence order head; other formats have the encoder.
+      file_format: "saved_model"; "tflite" or "onnx" for encoders and classifiers, which then take
+        token ids.
+      seq_length: default length of a preprocessor's outputs, in tokens.
+      lower_case: of a model without a task, see Tokenizer.from_file.
 
     Raises:
-      AlbertError: there is no such model, or it has not this format or precision.
+      AlbertError: there is no model, it has no vocabulary, the folder exists, an argument is not a
+        path, the model has no such type, format or precision, or its export differs from it.
+
+    Example:
+      albert_tf.export_model("runs/rte", "exports/rte")
     """
-    if file_format == SAVED_MODEL and precision not in (FLOAT32, BFLOAT16):
+    source = ModelFolder(files.path_of(directory, "model"), lower_case)
+    path = files.path_of(path, "folder to make")
+    types = (None, ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE)
+    if export_type not in types or precision not in FORMATS.get(file_format, ()):
+        formats = "; ".join(f"{name}: {', '.join(values)}" for name, values in FORMATS.items())
         raise AlbertError(
-            f"A SavedModel has no `precision`={short_repr(precision)}; use {FLOAT32} or {BFLOAT16}."
+            f"There is no `format`={short_repr(file_format)} with `precision`="
+            f"{short_repr(precision)} of `export_type`={short_repr(export_type)}; the types are "
+            f"{', '.join(types[1:])}, and the formats and precisions {formats}."
         )
-    if export_type == PREPROCESSOR_TYPE and precision != FLOAT32:
-        raise AlbertError(f"A preprocessor has no `precision`={precision}; leave it out.")
-    if export_type in (PRETRAINED_TYPE, PREPROCESSOR_TYPE) and file_format != SAVED_MODEL:
+    if export_type in types[2:] and file_format != SAVED_MODEL:
         raise AlbertError(
             f"`format`={file_format} is for encoders and classifiers, whose models can take token "
             f"ids; leave out `export_type`={export_type}."
         )
+    if export_type == PREPROCESSOR_TYPE and precision != FLOAT32:
+        raise AlbertError("A preprocessor has no `precision`; leave it out.")
     task = None if export_type else _load_task(source)
     if task:
         tokenizer, build = task.tokenizer, task.build_model

@@ -100,7 +100,7 @@ class FineTunedModel:
         return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
 
     def export(self, path: str, overwrite: bool = False) -> None:
-        """Writes a SavedModel that takes texts; see `albert_tf.export_saved_model`.
+        """Writes a SavedModel that takes texts; see `albert_tf.export_model`.
 
         It has the settings that are saved with the model, without `changes` of `load`.
 
@@ -111,9 +111,9 @@ class FineTunedModel:
         Raises:
           AlbertError: the folder exists, or the model is in no folder.
         """
-        from albert_tf.tasks.export import export_saved_model
+        from albert_tf.tasks.export import export_model
 
-        export_saved_model(self._saved("export"), path, overwrite)
+        export_model(self._saved("export"), path, overwrite)
 
     def _saved(self, action: str) -> str:
         if self.folder is None:

@@ -15,7 +15,6 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_folder import ModelFolder
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.export import export_model
@@ -50,7 +49,7 @@ def run_task_script(
         task, config = shared.open_task(task_class, "custom", spec)
         run(task, examples, config)
         if FLAGS.export_path:
-            export_model(ModelFolder(FLAGS.output_dir), FLAGS.export_path, FLAGS.overwrite)
+            export_model(FLAGS.output_dir, FLAGS.export_path, FLAGS.overwrite)
 
     script.run(main, _define_flags)
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.export.id_formats import ONNX, TFLITE, ids_export
-from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.saved_model import INT8, publish
 from albert_tf.io import files, folders
 from albert_tf.io.text_files import read_lines
@@ -63,10 +62,9 @@ class ModelFiles:
         os.makedirs(self.folder, exist_ok=True)
         if self.name in AlbertConfig.preset_names():
             self._make("weights", self._save_random_weights)
-        source = ModelFolder(self.source)
 
         def encoder(path: str, file_format: str, precision: str = FLOAT32) -> None:
-            export_model(source, path, False, precision, ENCODER_TYPE, file_format)
+            export_model(self.source, path, False, precision, ENCODER_TYPE, file_format)
 
         writers = {
             "hf": lambda path: convert(self.source, "hf", path),

@@ -88,7 +88,7 @@ def classifier(request, tmp_path_factory) -> Classifier:
     task = classification_task(request.getfixturevalue(f"{request.param}_tokenizer"))
     write_run(task, folder / "run")
     with checked_in_this_process():  # A test below loads it in a fresh one.
-        albert_tf.export_saved_model(str(folder / "run"), str(folder / "saved"))
+        albert_tf.export_model(str(folder / "run"), str(folder / "saved"))
     return Classifier(task, str(folder / "run"), str(folder / "saved"))
 
 
@@ -139,14 +139,14 @@ def test_a_masked_lm_without_a_sentence_order_head_is_exported_as_an_encoder(
     weights = weights_of(AlbertPretrainer(config))
     kept = {name: value for name, value in weights.items() if "seq_relationship" not in name}
     write_tf2(str(tmp_path / "model"), config, wordpiece_tokenizer, kept)
-    albert_tf.export_saved_model(str(tmp_path / "model"), str(tmp_path / "saved"))
+    albert_tf.export_model(str(tmp_path / "model"), str(tmp_path / "saved"))
     assert "has no sentence order head; its encoder is exported alone" in capsys.readouterr().out
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
     bare = {name: value for name, value in kept.items() if "pooler" not in name}
     write_tf2(str(tmp_path / "bare"), config, wordpiece_tokenizer, bare)
     with pytest.raises(AlbertError, match="masked LMs lack these weights; fine-tune the model"):
-        albert_tf.export_saved_model(str(tmp_path / "bare"), str(tmp_path / "none"))
+        albert_tf.export_model(str(tmp_path / "bare"), str(tmp_path / "none"))
 
 
 def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd_texts, tmp_path):
@@ -288,7 +288,7 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
         task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
     write_run(task, tmp_path / "run")
     path = str(tmp_path / "saved")
-    albert_tf.export_saved_model(str(tmp_path / "run"), path, precision="mixed_bfloat16")
+    albert_tf.export_model(str(tmp_path / "run"), path, precision="mixed_bfloat16")
     report = files.read_object(f"{path}/self_check.json")
     assert 1e-6 < report["largest_difference"] < report["tolerance"]
     # Nobody trains them, so the weights of products are stored in the type that computes.
@@ -303,16 +303,19 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
 def test_a_value_that_is_not_a_path_is_refused(paths, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AlbertError, match="must be a string, not"):
-        albert_tf.export_saved_model(*paths)
+        albert_tf.export_model(*paths)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"format": "tflite", "export_type": "preprocessing"}, "models can take token ids"),
-        ({"precision": "int8"}, "A SavedModel has no --precision='int8'"),
-        ({"precision": "mixed_bfloat16", "format": "tflite"}, "--format=tflite has no --precision"),
-        ({"precision": "mixed_bfloat16", "export_type": "preprocessing"}, "has no --precision"),
+        ({"precision": "int8"}, "no --format='saved_model' with --precision='int8'"),
+        ({"precision": "mixed_bfloat16", "format": "tflite"}, "with --precision='mixed_bfloat16'"),
+        (
+            {"precision": "mixed_bfloat16", "export_type": "preprocessing"},
+            "A preprocessor has no --prec",
+        ),
     ],
 )
 def test_flags_that_an_export_ignores_are_refused(release, run_script, tmp_path, flags, message):
@@ -330,7 +333,7 @@ def exported_release(tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
     release = str(write_release(folder / "release", "vocab_zh.txt"))
     with checked_in_this_process():
-        albert_tf.export_saved_model(release, str(folder / "saved"))
+        albert_tf.export_model(release, str(folder / "saved"))
     return release, str(folder / "saved")
 
 

@@ -242,7 +242,7 @@ def test_a_model_in_no_folder_is_neither_evaluated_nor_exported(run):
 
 def test_exporting_exports_the_folder(run, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(export, "export_saved_model", lambda *a, **b: calls.append((*a, b)))
+    monkeypatch.setattr(export, "export_model", lambda *a, **b: calls.append((*a, b)))
     classifier = TextClassifier.load(run(("a", "b"))[1])
     classifier.export("exported", overwrite=True)
     assert calls == [(classifier.folder, "exported", True, {})]
