@@ -10,7 +10,7 @@ same size, with AdamW and one batch that is already in memory, in its own proces
 ours is measured. The peer "ours" is this project's step in the environment of --peer_python, such
 as another TensorFlow. Both take turns. Figures are medians over the turns, with minimum and
 maximum; ratios compare rates of the same turn. GFLOP/s count useful work only
-(albert_tf.modeling.flops), for the peer as for us. Prints a table and one line of JSON.
+(benchmarks.flops), for the peer as for us. Prints a table and one line of JSON.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.flops import training_flops
 from benchmarks.common import describe_machine, markdown, show_spread, spread
+from benchmarks.flops import training_flops
 from benchmarks.peers.protocol import Peer, PeerError
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of, random_columns
 

@@ -138,7 +138,6 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
     assert {
         "examples_per_second",
         "tokens_per_second",
-        "model_flops_per_second",
         "padding_share",
         "input_wait_share",
         "learning_rate",

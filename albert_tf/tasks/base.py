@@ -20,7 +20,6 @@ from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
 from albert_tf.io.tensorflow_import import check_not_forked
-from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -292,10 +291,6 @@ class FineTuningTask(Task):
         self.tokenizer.save(folder)
         value = {"task": self.name, **self.task_file()}
         files.write_json(os.path.join(folder, TASK_FILE), value)
-
-    def training_flops(self, length: float, layers: int | None = None) -> float:
-        """See albert_tf.modeling.flops."""
-        return training_flops(self.config.with_layers(layers), length)
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Counts the examples in the batch."""

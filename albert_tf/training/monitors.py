@@ -119,8 +119,6 @@ class RunMonitor:
       identity: of the run, for its settings.
       config: of the run.
       train_spec: of the run.
-      flops: operations of training on one example, a function of its positions and of the layers
-        trained, see `RunConfig.layers_at`.
       writes: False on workers other than the chief, which log nothing.
 
     Attributes:
@@ -133,12 +131,11 @@ class RunMonitor:
         identity: RunIdentity,
         config: RunConfig,
         train_spec: TrainSpec,
-        flops: Callable[[float, int | None], float],
         writes: bool,
     ) -> None:
         self._task, self._identity = task, identity
         self._config, self._train_spec = config, train_spec
-        self._flops, self._writes = flops, writes
+        self._writes = writes
         self._log: MetricsLog | None = None
         self._tokens = self._positions = 0.0
         self._waiting_periods, self._warned = 0, False
@@ -159,7 +156,7 @@ class RunMonitor:
         """Forgets the steps since the last entry of the log."""
         self._metrics: list[dict[str, np.ndarray]] = []
         self._timed: list[dict[str, np.ndarray]] = []
-        self._seconds = self._operations = 0.0
+        self._seconds = 0.0
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -194,10 +191,6 @@ class RunMonitor:
         if seconds is not None:
             self._timed.append(metrics)
             self._seconds += seconds
-            size = self._config.train_batch_size
-            length = float(metrics["positions"].mean()) / size
-            operations = self._flops(length, self._config.layers_at(step - 1))
-            self._operations += steps * size * operations
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
         self._note_skipped(step, metrics, skipped)
@@ -266,8 +259,6 @@ class RunMonitor:
             means["examples_per_second"] = per_second(lambda m: len(m["tokens"]) * size)
             means["tokens_per_second"] = per_second(lambda m: float(np.sum(m["tokens"])))
             means["input_wait_share"] = per_second(lambda m: float(np.sum(m["input_wait"])))
-            if self._operations:
-                means["model_flops_per_second"] = self._operations / self._seconds
         return means
 
     @property

@@ -18,7 +18,6 @@ from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.signals import StopSignals, stop_exception
-from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.cluster import check_same_everywhere, cluster_max
@@ -34,7 +33,7 @@ from albert_tf.training.specs import (
     check_train_batch,
 )
 from albert_tf.training.task import trainable_weights
-from albert_tf.weights.load import ENCODER_SCOPE, load_weights
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BEST
 
 if TYPE_CHECKING:
@@ -98,9 +97,7 @@ class TrainingRun:
         trained = trainable_weights(estimator.model)
         self.frozen = [name for name in self.weights if name not in trained]
         self.identity = RunIdentity(config, self.task, train_spec, self.frozen)
-        self.monitor = RunMonitor(
-            self.task, self.identity, config, train_spec, self._flops, self.chief
-        )
+        self.monitor = RunMonitor(self.task, self.identity, config, train_spec, self.chief)
         self.divergence = DivergenceCheck(config, train_spec.max_steps, self.folder.checkpoints)
         with self.strategy.scope():
             schedule = WarmupPolynomialDecay(
@@ -370,9 +367,3 @@ class TrainingRun:
             f"Stopped early at step {step}: no better {best.metric} than the {best.value:.4f} of "
             f"step {best.step} in {patience} evaluations."
         )
-
-    def _flops(self, length: float, layers: int | None = None) -> float:
-        """Operations of training on one example; of the forward pass if the encoder is frozen."""
-        flops = self.task.training_flops(length, layers)
-        names = self.optimizer.named_weights
-        return flops if any(name.startswith(ENCODER_SCOPE) for name in names) else flops / PASSES

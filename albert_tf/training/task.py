@@ -103,16 +103,6 @@ class Task(abc.ABC):
           examples: of the EvalSpec.
         """
 
-    def training_flops(self, length: float, layers: int | None = None) -> float:
-        """Returns the floating-point operations of training on one example; 0 if unknown.
-
-        Args:
-          length: positions of the example, averaged over batches of several lengths.
-          layers: how many are trained; None: all.
-        """
-        del length, layers
-        return 0.0
-
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the task's part of a progress line: a few short numbers from `means`."""
         return f"loss {means['loss']:.4f}"

@@ -20,7 +20,7 @@ from absl import flags
 from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.flops import training_flops
+from benchmarks.flops import training_flops
 from benchmarks.gpu_step.program import (
     BATCH,
     INITIAL_FILE,

@@ -7,7 +7,7 @@ TensorFlow. First it runs the steps of the program "check" and compares their lo
 TensorFlow's. Then each program and transformers take turns on the same rows, each in its own
 process, which waits while the other is measured. Figures are medians over the turns, with minimum
 and maximum; ratios compare rates of the same turn. "peak share" is the model's FLOPs per second
-(albert_tf.modeling.flops) divided by the card's dense bf16 rate. Both keep their batches on the
+(benchmarks.flops) divided by the card's dense bf16 rate. Both keep their batches on the
 device; ours repeats a few, transformers has one. transformers updates with AdamW, ours with LAMB.
 Both predict only the masked positions.
 

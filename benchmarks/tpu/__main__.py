@@ -31,8 +31,8 @@ from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.modeling.flops import PASSES, forward_flops
 from benchmarks.common import add_lines, markdown, read_lines
+from benchmarks.flops import PASSES, forward_flops
 from benchmarks.random_step import predictions_of
 from benchmarks.step_programs import PRETRAINING, STAGES, TASKS, TRAIN, Step
 from benchmarks.subcommands import run_command

@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.flops import training_flops
 from albert_tf.training.run import TrainingRun
 from albert_tf.weights.run_folder import BestRecord
-from tests.training.conftest import LENGTH, PREDICTIONS, TINY_CONFIG
+from tests.training.conftest import TINY_CONFIG
 from tests.training.damage import stored
 from tests.training.runs import (
     assert_same,
@@ -120,18 +119,6 @@ def test_evaluations_before_all_layers_are_trained_select_nothing_and_stop_nothi
     estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
     assert [entry["step"] for entry in logged(tmp_path, "eval")] == [1, 2, 3, 4, 5, 6]
     assert BestRecord.load(str(tmp_path / "best")).step == 6
-
-
-def test_logged_operations_are_those_of_the_trained_layers(folder):
-    per_example = {
-        entry["step"]: entry["model_flops_per_second"] / entry["examples_per_second"]
-        for entry in logged(folder)
-        if "model_flops_per_second" in entry
-    }
-    # The period up to step 4 is timed in step 3 only, as step 4 traces the other graph.
-    configs = {2: TINY_CONFIG, 4: TINY_CONFIG, 6: DEEP}
-    expected = {step: training_flops(c, LENGTH, PREDICTIONS) for step, c in configs.items()}
-    assert per_example == pytest.approx(expected)
 
 
 def test_a_run_is_resumed_with_the_same_shallow_steps_only(folder, new_run):

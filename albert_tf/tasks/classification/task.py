@@ -21,7 +21,6 @@ from albert_tf.io.log import log
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.prediction_tables import (
@@ -148,10 +147,6 @@ class TextClassificationTask(FineTuningTask):
         ids = (example.id for example in data.examples)
         write_predictions(path, ids, values, self.spec.labels)
         log.info(f"Predictions for {len(data.examples):,} examples are in {path}.")
-
-    def training_flops(self, length: float, layers: int | None = None) -> float:
-        """See albert_tf.modeling.flops."""
-        return training_flops(self.config.with_layers(layers), length, num_read=1)
 
     def export(self, model: AlbertClassifier) -> Export:
         """See albert_tf.tasks.classification.export."""

@@ -19,7 +19,6 @@ from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertMultipleChoice
-from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.multiple_choice.data import (
     RACE_GROUPS,
@@ -67,11 +66,6 @@ class MultipleChoiceTask(FineTuningTask):
     spec_class = MultipleChoiceSpec
     best_metric = "accuracy"
     constant_answers: ClassVar = {"accuracy": "chance_accuracy"}
-
-    def training_flops(self, length: float, layers: int | None = None) -> float:
-        """Returns the operations for all options; `length` is the sum of their lengths."""
-        config, choices = self.config.with_layers(layers), self.spec.num_choices
-        return choices * training_flops(config, length / choices, num_read=1)
 
     def encode(
         self,

@@ -17,10 +17,8 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
-from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.pretraining.data import max_predictions
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, Task, correct
@@ -79,11 +77,6 @@ class PretrainingTask(Task):
         tokenizer_file = os.path.join(os.path.dirname(self._source.files[0]), SPEC_FILE)
         if files.exists(tokenizer_file):
             Tokenizer.from_file(tokenizer_file).save(folder)
-
-    def training_flops(self, length: float, layers: int | None = None) -> float:
-        """See albert_tf.modeling.flops."""
-        config = self.config.with_layers(layers)
-        return training_flops(config, length, max_predictions(self._source))
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertPretrainer:
         """Builds the encoder, the masked LM head and the sentence order head."""

@@ -9,12 +9,16 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.flops import forward_flops
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertSpanAnswerer
+from benchmarks.flops import forward_flops
+
+pytestmark = pytest.mark.tooling
 
 BATCH, LENGTH, PREDICTIONS = 2, 16, 3
+CONFIG = AlbertConfig.from_preset("albert_test")
 
 
 def product_flops(graph):
@@ -30,11 +34,9 @@ def product_flops(graph):
 
 @pytest.mark.parametrize("embedding_size", [16, 32])
 @pytest.mark.parametrize("inner_group_num", [1, 2])
-def test_forward_flops_are_those_of_the_products_in_the_graph(
-    small_config, embedding_size, inner_group_num
-):
+def test_forward_flops_are_those_of_the_products_in_the_graph(embedding_size, inner_group_num):
     config = dataclasses.replace(
-        small_config, embedding_size=embedding_size, inner_group_num=inner_group_num
+        CONFIG, embedding_size=embedding_size, inner_group_num=inner_group_num
     )
     model = AlbertPretrainer(config)
     ids = tf.TensorSpec([BATCH, LENGTH], tf.int32)
@@ -49,10 +51,10 @@ def test_forward_flops_are_those_of_the_products_in_the_graph(
     [(lambda config: AlbertClassifier(config, 2), 1), (AlbertSpanAnswerer, None)],
     ids=["classifier", "span"],
 )
-def test_a_classifier_reads_one_position_of_the_last_layer(small_config, model_of, read):
-    model = model_of(small_config)
+def test_a_classifier_reads_one_position_of_the_last_layer(model_of, read):
+    model = model_of(CONFIG)
     ids = tf.TensorSpec([BATCH, LENGTH], tf.int32)
     forward = tf.function(lambda ids: model({"input_word_ids": ids}))
     products = product_flops(forward.get_concrete_function(ids).graph)
-    head = 2 * 2 * small_config.hidden_size * (read or LENGTH)
-    assert products == BATCH * (forward_flops(small_config, LENGTH, num_read=read) + head)
+    head = 2 * 2 * CONFIG.hidden_size * (read or LENGTH)
+    assert products == BATCH * (forward_flops(CONFIG, LENGTH, num_read=read) + head)
