@@ -17,7 +17,6 @@ CLOCK = (
     "examples_per_second",
     "tokens_per_second",
     "input_wait_share",
-    "model_flops_per_second",
 )
 #: Files that are not compared.
 _NOT_COMPARED = re.compile(r"(^|/)(events/|cache/\w+/[^/]*\.tmp-\w+$)")
