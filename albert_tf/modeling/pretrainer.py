@@ -44,14 +44,8 @@ class MaskedLanguageModelHead(WeightedLayer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares the predictions with the right tokens, without keeping float32 logits.
 
-        Args:
-          sequence_output: see the class.
-          table: see the class.
-          ids: the right tokens, int32 [B, P].
-
-        Returns:
-          The cross entropies, float32 [B, P], and whether the right token is the most probable one,
-          bool [B, P].
+        `ids` are the right tokens, int32 [B, P]. Returns the cross entropies, float32 [B, P], and
+        whether the right token is the most probable one, bool [B, P].
         """
         products = self._products(sequence_output, table)
         values = cross_entropy(products, self._bias, tf.reshape(ids, [-1]))

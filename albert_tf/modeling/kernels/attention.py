@@ -58,16 +58,9 @@ def project_heads(
 ) -> list[tf.Tensor]:
     """Applies n dense layers, which lie side by side, and splits the result by layer and head.
 
-    Args:
-      x: [B * S, H], or in the mode TPU [B, S, H].
-      kernel: [H, n * N * d] of the same type; n is 1 unless `joins_products`.
-      bias: [n * N * d] of the same type.
-      length: S.
-      num_heads: N.
-      head_size: d.
-
-    Returns:
-      n tensors [B, N, S, d], or in the mode TPU [B, S, N, d].
+    Takes x [B * S, H], kernel [H, n * N * d] and bias [n * N * d] of one type, where n is 1 unless
+    `joins_products`, and S, N, d. Returns n tensors [B, N, S, d]. In the mode TPU, x is [B, S, H]
+    and the results [B, S, N, d].
     """
     if not joins_products():
         y = tf.reshape(affine(x, kernel, bias), [-1, length, num_heads, head_size])
@@ -97,15 +90,10 @@ def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> t
 
 
 def attention_probs(query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns softmax(query · key / √d + mask).
+    """Returns softmax(query · key / √d + mask), [B, N, P, S] in the type of query.
 
-    Args:
-      query: [B, N, P, d], of the P positions that attend.
-      key: [B, N, S, d] of the same type.
-      mask: float32 [B, 1, 1, S], see `albert_tf.modeling.attention.additive_mask`.
-
-    Returns:
-      [B, N, P, S] in the type of query.
+    Takes query [B, N, P, d] of the P positions that attend, key [B, N, S, d] of the same type, and
+    mask float32 [B, 1, 1, S], see `albert_tf.modeling.attention.additive_mask`.
     """
     scale = query.shape[3] ** -0.5
     is_float16 = query.dtype == tf.float16
@@ -150,15 +138,9 @@ def tpu_attention(
     B.2). Thus every pass over [B, N, P, S] becomes part of a product. The exponentials are kept for
     the backward pass.
 
-    Args:
-      query: [B, P, N, d], of the P positions that attend.
-      key: [B, S, N, d] of the same type.
-      value: [B, S, N, d] of the same type.
-      mask: as in `attention_probs`.
-      drop: of the probabilities, see `dropout_function`.
-
-    Returns:
-      [B, P, N, d] in the type of query.
+    Takes query [B, P, N, d] of the P positions that attend, key and value [B, S, N, d] of the same
+    type, a mask as in `attention_probs`, and `drop` from `dropout_function` for the probabilities.
+    Returns [B, P, N, d] in that type.
     """
     dtype, scale = query.dtype, query.shape[3] ** -0.5
 

@@ -26,13 +26,8 @@ def cross_entropy(
     first of them is the most probable one, as for `tf.argmax`. TensorFlow's own kernel, which GPUs
     use, runs in one thread on CPUs.
 
-    Args:
-      products: [rows, classes] of any float type.
-      bias: float32 [classes].
-      labels: int32 [rows].
-
-    Returns:
-      Losses, float32 [rows], and bool [rows].
+    Takes [rows, classes] of any float type, float32 [classes] and int32 [rows]; returns losses,
+    float32 [rows], and bool [rows].
     """
     if current_mode() is GraphMode.CPU:
         return _from_exponentials(products, bias, labels)

@@ -44,12 +44,9 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 @own_gradient
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Returns x @ kernel + bias; all three of one type.
+    """Returns x @ kernel + bias, all three of one type.
 
-    Args:
-      x: [rows, inputs], or in the mode TPU [B, S, inputs].
-      kernel: [inputs, outputs].
-      bias: [outputs].
+    They are [rows, inputs], or in the mode TPU [B, S, inputs]; [inputs, outputs]; and [outputs].
     """
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -89,12 +86,8 @@ def cast_for_layers(weights: Any, dtype: tf.DType, uses: int) -> list[Any]:
     """Returns a copy of weights in a compute type for each of the `uses` layers that share them.
 
     The gradients of the layers are added up in float32, elsewhere than in the mode PLAIN by one
-    kernel: TensorFlow's own sum would take four times as long in bfloat16.
-
-    Args:
-      weights: a structure of float32 tensors or variables.
-      dtype: the compute type.
-      uses: the number of copies.
+    kernel: TensorFlow's own sum would take four times as long in bfloat16. `weights` is a structure
+    of float32 tensors or variables.
     """
     if current_mode() is GraphMode.PLAIN:
         return [tf.nest.map_structure(lambda w: tf.cast(w, dtype), weights) for _ in range(uses)]
@@ -139,14 +132,8 @@ def _normalise_gradient(
 def layer_norm(terms: Sequence[tf.Tensor], gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Normalises the rows of a sum: biased variance, epsilon 1e-12, in float32.
 
-    Args:
-      terms: the tensors to add up, of one float type. The first one is [..., size], the others have
-        the same shape or, as a bias, [size].
-      gamma: float32 [size].
-      beta: float32 [size].
-
-    Returns:
-      [..., size] in the type of the terms.
+    The terms are of one float type, the first one [..., size], the others like it or, as a bias,
+    [size]. gamma and beta are float32 [size]. Returns [..., size] in the type of the terms.
     """
 
     @own_gradient

@@ -45,23 +45,16 @@ answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]""",
 _NEVER = tf.float32.min
 
 
-class WindowGraph(NamedTuple):
-    """The windows of a batch of contexts, as albert_tf.tasks.squad.windows cuts them.
+class _Windows(NamedTuple):
+    """The W windows of a batch of contexts, as albert_tf.tasks.squad.windows cuts them."""
 
-    Attributes:
-      pair: int64 [W], row of the question and its context in the batch.
-      pieces: int64 [W, (pieces)], indices into the pieces of all contexts.
-      is_max_context: bool [W, (pieces)], whether no other window shows more around the piece.
-    """
-
-    pair: tf.Tensor
-    pieces: tf.RaggedTensor
+    pair: tf.Tensor  # int64 [W], row of the question and its context in the batch.
+    pieces: tf.RaggedTensor  # int64 [W, (pieces)], indices into the pieces of all contexts.
+    #: bool [W, (pieces)], whether no other window shows more around the piece.
     is_max_context: tf.RaggedTensor
 
 
-def cut_windows(
-    contexts: tf.RaggedTensor, query_lengths: tf.Tensor, spec: SquadSpec
-) -> WindowGraph:
+def _cut(contexts: tf.RaggedTensor, query_lengths: tf.Tensor, spec: SquadSpec) -> _Windows:
     """Cuts ragged contexts [B, (pieces)] for questions of the given lengths, int64 [B]."""
     lengths = contexts.row_lengths()
     room = spec.max_seq_length - 3 - query_lengths
@@ -85,27 +78,21 @@ def cut_windows(
     rank = tf.where(is_best, window, tf.int64.max)
     first_best = tf.math.unsorted_segment_min(rank, pieces.values, total)
     is_max_context = pieces.with_values(window == tf.gather(first_best, pieces.values))
-    return WindowGraph(pair, pieces, is_max_context)
+    return _Windows(pair, pieces, is_max_context)
 
 
 class _BestSpans(NamedTuple):
-    """The best span of each of W windows, each field [W].
+    """The best span of each of W windows, each field [W]."""
 
-    Attributes:
-      first, last: its pieces, as indices into those of all contexts.
-      score: its score; _NEVER if the window has no possible answer.
-      any_score: score of the best span if spans of white space count, too.
-    """
-
-    first: tf.Tensor
+    first: tf.Tensor  # Its pieces, as indices into those of all contexts.
     last: tf.Tensor
-    score: tf.Tensor
-    any_score: tf.Tensor
+    score: tf.Tensor  # _NEVER if the window has no possible answer.
+    any_score: tf.Tensor  # Of the best span if spans of white space count, too.
 
 
 def _best_spans(
     outputs: Mapping[str, tf.Tensor],
-    windows: WindowGraph,
+    windows: _Windows,
     context_start: tf.Tensor,
     has_text: tf.Tensor,
     max_answer_length: int,
@@ -164,7 +151,7 @@ def squad_export(task: SquadTask, model: AlbertModel) -> Export:
         queries = keep(merge_words(graph(questions)), spec.max_query_length)
         query_lengths = queries.row_lengths()
         ids, starts, ends = graph.encode_with_offsets(contexts)
-        windows = cut_windows(ids, query_lengths, spec)
+        windows = _cut(ids, query_lengths, spec)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
         packed = join(segments, spec.max_seq_length, tokenizer)
         with graph_mode(GraphMode.SERVED):
