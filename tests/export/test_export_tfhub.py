@@ -384,11 +384,3 @@ def test_a_damaged_folder_is_refused_and_nothing_is_written(
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"release"}
-
-
-def test_an_export_that_fails_leaves_no_version(release, run_script, tmp_path):
-    (release / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x")
-    path = tmp_path / "models/zh"
-    flags = [f"--albert_directory={release}", f"--export_path={path}/3"]
-    assert run_script(export_tfhub, *flags).returncode == 1
-    assert not path.exists() or list(path.iterdir()) == []
