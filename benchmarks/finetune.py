@@ -32,8 +32,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.length_batches import CHUNK_BATCHES, Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.glue.run import read_split
@@ -122,11 +121,10 @@ def our_work(
     config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=1e-9)
     strategy = make_strategy(config)
     precision = fast_precisions(strategy)[0] if FLAGS.precision == "auto" else FLAGS.precision
-    schedule = WarmupPolynomialDecay(learning_rate=1e-9, num_train_steps=1, num_warmup_steps=0)
     with strategy.scope():
         model = task.build_model(precision)
-        optimizer = create_optimizer("adamw", schedule, model.named_weights())
-    loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
+        optimizer = AlbertOptimizer("adamw", 1e-9, model.named_weights())
+    loop = TrainLoop(strategy, task, model, optimizer, config)
     predictor = Predictor(strategy, task, model, jit_compile=False)
     batches = iter(distribute(strategy, training.train_input_fn, FLAGS.batch_size))
     examples = distribute(strategy, held_out.eval_input_fn, FLAGS.batch_size)

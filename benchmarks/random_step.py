@@ -65,8 +65,7 @@ class RandomStep:
         **run_options: Any,
     ) -> None:
         from albert_tf.data import records
-        from albert_tf.optimization.optimizer import create_optimizer
-        from albert_tf.optimization.schedule import WarmupPolynomialDecay
+        from albert_tf.optimization.optimizer import AlbertOptimizer
         from albert_tf.tasks.pretraining.data import open_records
         from albert_tf.tasks.pretraining.task import PretrainingTask
         from albert_tf.training.loop import TrainLoop, distribute
@@ -81,12 +80,11 @@ class RandomStep:
         source = open_records(path, config)
         task = PretrainingTask(config, source)
         run = RunConfig("unused", train_batch_size=batch_size, precision=precision, **run_options)
-        schedule = WarmupPolynomialDecay(learning_rate=1e-4, num_train_steps=100_000)
         strategy = make_strategy(run)
         with strategy.scope():
             self.model = task.build_model(precision)
-            self.optimizer = create_optimizer("lamb", schedule, self.model.named_weights())
-        self._loop = TrainLoop(strategy, task, self.model, self.optimizer, schedule, run)
+            self.optimizer = AlbertOptimizer("lamb", 1e-4, self.model.named_weights())
+        self._loop = TrainLoop(strategy, task, self.model, self.optimizer, run)
         self._batches = iter(distribute(strategy, source.train_input_fn, batch_size))
 
     def __call__(self, steps: int = 1) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ returns TensorFlow's HLO of it. Nothing is compiled or run.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import tempfile
@@ -96,8 +97,7 @@ class StepFunction:
         import tensorflow as tf
 
         from albert_tf.data.context import InputContext
-        from albert_tf.optimization.optimizer import create_optimizer
-        from albert_tf.optimization.schedule import WarmupPolynomialDecay
+        from albert_tf.optimization.optimizer import AlbertOptimizer, learning_rate_at
         from albert_tf.training.loop import Predictor, TrainLoop
         from albert_tf.training.specs import RunConfig
         from albert_tf.training.strategy import make_strategy
@@ -116,10 +116,10 @@ class StepFunction:
             self.model = task.build_model(step.precision)
         self.optimizer = None
         if step.stage == TRAIN:
-            decay = WarmupPolynomialDecay(**(schedule or SCHEDULE))
+            decay = functools.partial(learning_rate_at, **(schedule or SCHEDULE))
             with strategy.scope():
-                self.optimizer = create_optimizer("lamb", decay, self.model.named_weights())
-            loop = (strategy, task, self.model, self.optimizer, decay)
+                self.optimizer = AlbertOptimizer("lamb", decay, self.model.named_weights())
+            loop = (strategy, task, self.model, self.optimizer)
             self._loop = TrainLoop(*loop, run)
             #: Of the vector that a training step returns; known once it is lowered.
             self.metric_names: list[str] = []

@@ -1,170 +1,153 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB and AdamW with the numerics of the ALBERT release."""
+"""LAMB and AdamW with the numerics of the ALBERT release, and their learning rate."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.optimization.lamb import LAMB
 
 #: Decay of the moments β₁ and β₂, and ε, as in the release.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 #: Matches the official names of weights without decay and layer adaptation.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
-#: Coefficients with which an update by zero gradients changes nothing.
-_IDLE_COEFFICIENTS = {
-    "beta_1_t": 1.0,
-    "beta_2_t": 1.0,
-    "one_minus_beta_1_t": 0.0,
-    "one_minus_beta_2_t": 0.0,
-    "lr_t": 0.0,
-}
 
-
-class AlbertOptimizer(LAMB):
-    """LAMB (You et al., 2020); with `adapt_layers=False` it is AdamW.
-
-    Extends tensorflow-addons' LAMB, or our own with the same results, in three ways: bias
-    correction is optional, weights are excluded by their official names, and a step can be
-    skipped without leaving the graph. Built by `create_optimizer`.
-
-    Attributes:
-      named_weights: the weights that it updates, by official name.
-    """
-
-    def __init__(
-        self,
-        named_weights: Mapping[str, tf.Variable],
-        *,
-        adapt_layers: bool,
-        bias_correction: bool,
-        **kwargs: object,
-    ) -> None:
-        """Creates the slots, too. The other arguments are those of the base class."""
-        super().__init__(beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON, **kwargs)
-        self.named_weights = dict(named_weights)
-        # Updates get a single replica of a mirrored variable.
-        local_replicas = tf.distribute.get_strategy().experimental_local_results
-        self._official_names = {
-            replica._unique_id: name
-            for name, variable in named_weights.items()
-            for replica in (variable, *local_replicas(variable))
-        }
-        self._adapt_layers = adapt_layers
-        self._bias_correction = bias_correction
-        self._finite: tf.Tensor | None = None
-        # Slots created before the first step is traced can be restored before that step.
-        self._create_all_weights(list(named_weights.values()))
-
-    def named_slots(self) -> dict[str, tf.Variable]:
-        """Returns both moments of each weight by the names `<weight>/adam_m` and `…/adam_v`."""
-        return {
-            f"{name}/adam_{slot}": self.get_slot(variable, slot)
-            for name, variable in self.named_weights.items()
-            for slot in ("m", "v")
-        }
-
-    def apply_gradients_if(
-        self, finite: tf.Tensor, grads_and_vars: Sequence[tuple[tf.Tensor | None, tf.Variable]]
-    ) -> tf.Operation:
-        """Makes one update, or none if `finite` is False; `iterations` advances either way.
-
-        A skipped update changes no bit of weights and slots, whatever the gradients are. As
-        MirroredStrategy forbids a conditional around an update, it replaces the gradients by zeros
-        and the coefficients by those of an update that changes nothing.
-
-        Args:
-          finite: bool scalar, the same on all replicas.
-          grads_and_vars: gradients, already summed over replicas, with their weights. Weights
-            whose gradient is None do not change.
-        """
-        pairs = []
-        for gradient, variable in grads_and_vars:
-            if gradient is not None:
-                dense = tf.convert_to_tensor(gradient)
-                pairs.append((tf.where(finite, dense, tf.zeros_like(dense)), variable))
-        self._finite = finite
-        try:
-            return self.apply_gradients(pairs, experimental_aggregate_gradients=False)
-        finally:
-            self._finite = None
-
-    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict) -> None:
-        super()._prepare_local(var_device, var_dtype, apply_state)
-        coefficients = apply_state[var_device, var_dtype]
-        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
-        coefficients["one_minus_beta_1_t"] = tf.constant(1.0 - BETA_1, var_dtype)
-        coefficients["one_minus_beta_2_t"] = tf.constant(1.0 - BETA_2, var_dtype)
-        if not self._bias_correction:
-            for name in ("beta_1_power", "beta_2_power"):
-                coefficients[name] = tf.zeros([], var_dtype)
-        if self._finite is not None:
-            for name, idle_value in _IDLE_COEFFICIENTS.items():
-                idle = tf.constant(idle_value, var_dtype)
-                coefficients[name] = tf.where(self._finite, coefficients[name], idle)
-
-    def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        return not EXCLUDED.search(self._official_names[variable._unique_id])
-
-    def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
-        return self._adapt_layers and self._do_use_weight_decay(variable)
-
-
-def create_optimizer(
-    name: str,
-    schedule: float | Callable[[tf.Tensor], tf.Tensor],
-    named_weights: Mapping[str, tf.Variable],
-    *,
-    weight_decay_rate: float = 0.01,
-    bias_correction: bool = False,
-) -> AlbertOptimizer:
-    """Creates LAMB or AdamW and its slots; call it in the strategy's scope.
+class AlbertOptimizer:
+    """LAMB or AdamW; create it in the strategy's scope.
 
     Both follow google-research/albert (lamb_optimizer.LAMBOptimizer and
     optimization.AdamWeightDecayOptimizer): with m and v the moving averages of g and g²,
-    u = m / (√v + ε) + decay · w, then w −= lr · r · u. For LAMB r = ‖w‖ / ‖u‖ where both are
-    positive; for AdamW, and for LayerNorm and bias weights, r = 1. Those have no decay either.
+    u = m / (√v + ε) + decay · w, then w −= lr · r · u. For LAMB (You et al., 2020, algorithm 2)
+    r = ‖w‖ / ‖u‖ where both are positive; for AdamW, and for LayerNorm and bias weights, r = 1.
+    Those have no decay either. A test compares it with tensorflow-addons' LAMB, bit by bit.
 
     Args:
       name: one of OPTIMIZERS.
-      schedule: learning rate, or a function of `iterations`, which counts updates from 0.
+      learning_rate: a number, or a function of `iterations`.
       named_weights: trainable weights by official name; EXCLUDED matches these names.
       weight_decay_rate: decay added to the update.
       bias_correction: divides m by 1 − β₁ᵗ and v by 1 − β₂ᵗ as in You et al.; t counts all steps,
         skipped ones included.
 
+    Attributes:
+      iterations: counts updates from 0, an int64 variable.
+      named_weights: as passed in.
+      named_slots: both moments of each weight by the names `<weight>/adam_m` and `…/adam_v`.
+
     Raises:
       AlbertError: unknown name.
     """
-    if name not in OPTIMIZERS:
-        raise AlbertError(f"Unknown optimizer {name!r}; choose one of {', '.join(OPTIMIZERS)}.")
-    return AlbertOptimizer(
-        named_weights,
-        adapt_layers=name == "lamb",
-        bias_correction=bias_correction,
-        learning_rate=schedule,
-        weight_decay=weight_decay_rate,
-        name=name,
-    )
+
+    def __init__(
+        self,
+        name: str,
+        learning_rate: float | Callable[[tf.Tensor], tf.Tensor],
+        named_weights: Mapping[str, tf.Variable],
+        *,
+        weight_decay_rate: float = 0.01,
+        bias_correction: bool = False,
+    ) -> None:
+        if name not in OPTIMIZERS:
+            raise AlbertError(f"Unknown optimizer {name!r}; choose one of {', '.join(OPTIMIZERS)}.")
+        self._adapts_layers = name == "lamb"
+        self._learning_rate = learning_rate
+        self._weight_decay_rate, self._bias_correction = weight_decay_rate, bias_correction
+        self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False, name="iterations")
+        self.named_weights = dict(named_weights)
+        self.named_slots = {
+            f"{weight}/adam_{moment}": tf.Variable(tf.zeros(variable.shape), trainable=False)
+            for weight, variable in named_weights.items()
+            for moment in ("m", "v")
+        }
+
+    @property
+    def learning_rate(self) -> tf.Tensor:
+        """The rate of the next update, a float32 scalar."""
+        rate = self._learning_rate
+        return tf.cast(rate(self.iterations) if callable(rate) else rate, tf.float32)
+
+    @property
+    def state(self) -> tf.train.Checkpoint:
+        """What belongs into checkpoints."""
+        return tf.train.Checkpoint(iterations=self.iterations, **self.named_slots)
+
+    def apply_gradients_if(
+        self, finite: tf.Tensor, gradients: Mapping[str, tf.Tensor | tf.IndexedSlices]
+    ) -> None:
+        """Makes one update, or none if `finite` is False; `iterations` advances either way.
+
+        Call it in a replica; each updates its own copies. A skipped update changes no bit of
+        weights and slots, whatever the gradients are. As MirroredStrategy forbids a conditional
+        around an update, it replaces the gradients by zeros and the coefficients by those of an
+        update that changes nothing.
+
+        Args:
+          finite: bool scalar, the same on all replicas.
+          gradients: already summed over replicas, by the names of their weights. Other weights do
+            not change.
+        """
+
+        def unless_skipped(value: float | tf.Tensor, idle: float) -> tf.Tensor:
+            return tf.where(finite, value, idle)
+
+        beta_1, beta_2 = unless_skipped(BETA_1, 1.0), unless_skipped(BETA_2, 1.0)
+        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
+        rest_1, rest_2 = unless_skipped(1.0 - BETA_1, 0.0), unless_skipped(1.0 - BETA_2, 0.0)
+        rate = unless_skipped(self.learning_rate, 0.0)
+        step = tf.cast(self.iterations + 1, tf.float32)
+        for name, gradient in gradients.items():
+            weight = self.named_weights[name]
+            m, v = (self.named_slots[f"{name}/adam_{moment}"] for moment in ("m", "v"))
+            gradient = tf.convert_to_tensor(gradient)
+            gradient = tf.where(finite, gradient, tf.zeros_like(gradient))
+            mean = m * beta_1 + gradient * rest_1
+            square = v * beta_2 + gradient * gradient * rest_2
+            m.assign(mean)
+            v.assign(square)
+            if self._bias_correction:
+                mean /= 1.0 - tf.pow(BETA_1, step)
+                square /= 1.0 - tf.pow(BETA_2, step)
+            update, size = mean / (tf.sqrt(square) + EPSILON), rate
+            if not EXCLUDED.search(name):
+                update += self._weight_decay_rate * weight
+                if self._adapts_layers:
+                    weight_norm, update_norm = tf.norm(weight), tf.norm(update)
+                    both_positive = (weight_norm > 0) & (update_norm > 0)
+                    size = tf.where(both_positive, weight_norm / update_norm, 1.0) * rate
+            weight.assign(weight - size * update)
+        self.iterations.assign_add(1)
 
 
-def clip_by_global_norm(
-    gradients: Sequence[tf.Tensor | tf.IndexedSlices | None], clip_norm: float = 1.0
-) -> tuple[list[tf.Tensor | tf.IndexedSlices | None], tf.Tensor]:
-    """Scales gradients so that their joint norm is at most `clip_norm`.
+def learning_rate_at(
+    step: tf.Tensor,
+    *,
+    learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int = 0,
+    poly_power: float = 1.0,
+) -> tf.Tensor:
+    """Returns the float32 rate of update number `step`, from 0: linear warm-up, polynomial decay.
 
-    Pass gradients already summed over replicas and micro-batches, as tensors, so that the whole
-    step is clipped once. The norm of tf.IndexedSlices is that of the parts, not of their sum; so
-    the release clips segment embeddings on CPU and GPU, but not on TPU.
+    As in the release (google-research/albert optimization.create_optimizer), the decay starts at
+    step 0, so the rate drops slightly at the end of the warm-up.
 
-    Returns:
-      The clipped gradients (all NaN if the norm is not finite) and the norm before clipping.
+    Args:
+      step: integers of any shape.
+      learning_rate: the rate that the warm-up approaches.
+      num_train_steps: the step at which the rate reaches 0.
+      num_warmup_steps: length of the warm-up; 0 for none.
+      poly_power: exponent of the decay.
     """
-    return tf.clip_by_global_norm(gradients, clip_norm)
+    step = tf.cast(step, tf.float32)
+    total = float(num_train_steps)
+    rate = learning_rate * (1.0 - tf.minimum(step, total) / total) ** poly_power
+    if num_warmup_steps > 0:
+        warmup_rate = learning_rate * step / float(num_warmup_steps)
+        rate = tf.where(step < num_warmup_steps, warmup_rate, rate)
+    return rate

@@ -36,7 +36,7 @@ ACTIONS = {
     "predict": "to predict",
 }
 #: Settings of RunConfig that fine-tuning leaves at their defaults, or has in another form.
-_PRETRAINING = ("num_warmup_steps", "start_warmup_step", "poly_power", "shallow_layers",
+_PRETRAINING = ("num_warmup_steps", "poly_power", "shallow_layers",
                 "num_shallow_steps")  # fmt: skip
 _BESIDE = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
 

@@ -15,7 +15,6 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
 from albert_tf.io.log import log
-from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
 
@@ -30,8 +29,7 @@ class CheckpointStore:
     Args:
       folder: of the run.
       named_weights: the model's weights by official name.
-      optimizer: with its slots already created.
-      state: what else to save, by name.
+      state: what else to save, by name, such as the optimizer's.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief, which save nothing: all have the same weights.
 
@@ -44,14 +42,13 @@ class CheckpointStore:
         self,
         folder: RunFolder,
         named_weights: Mapping[str, tf.Variable],
-        optimizer: keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | tf.Module | tf.train.experimental.PythonState],
+        state: Mapping[str, tf.Variable | tf.Module | tf.train.Checkpoint],
         keep_max: int,
         writes: bool = True,
     ) -> None:
         self.folder = folder
         weights = tf.train.Checkpoint(**named_weights)
-        self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
+        self._checkpoint = tf.train.Checkpoint(weights=weights, **state)
         self._best_checkpoint = tf.train.Checkpoint(weights=weights)
         self._keep_max, self._writes = keep_max, writes
         self.best: BestRecord | None = None

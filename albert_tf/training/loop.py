@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,13 +22,11 @@ from albert_tf.modeling.kernels.graph_mode import (
     training_step,
 )
 from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training.compilation import mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.strategy import devices_of
 from albert_tf.training.task import Batch, Task
-
-if TYPE_CHECKING:
-    from albert_tf.optimization.optimizer import AlbertOptimizer
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
@@ -114,7 +112,6 @@ class TrainLoop:
       task: computes the loss.
       model: built by the task in the strategy's scope.
       optimizer: updates the trained weights.
-      schedule: the optimizer's learning rate, a function of the step.
       config: batch size, precision, accumulation, clipping, recomputation and the seed.
 
     Attributes:
@@ -127,18 +124,15 @@ class TrainLoop:
         task: Task,
         model: keras.Model,
         optimizer: AlbertOptimizer,
-        schedule: Callable[[tf.Tensor], tf.Tensor],
         config: RunConfig,
     ) -> None:
         check_not_forked()
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
-        self._schedule = schedule
         self.loss_scale: LossScale | None = None
         if config.precision == FLOAT16:
             with strategy.scope():
                 self.loss_scale = LossScale()
-        self._variables = list(optimizer.named_weights.values())
         self._mode_of = mode_chooser(strategy, config.jit_compile)
         self._gradients = _graphs(self._micro_batch_gradients, inline=config.recompute)
         self._loop = _graph(self._steps)
@@ -198,9 +192,6 @@ class TrainLoop:
           batch: of the replica.
           layers: see TrainingStep.
         """
-        # Imported here, as evaluation should not wait for tensorflow-addons.
-        from albert_tf.optimization.optimizer import clip_by_global_norm
-
         replica = tf.distribute.get_replica_context()
         rows = self._config.train_batch_size // replica.num_replicas_in_sync
         # On several machines, batches from the iterator have no static number of rows.
@@ -223,19 +214,16 @@ class TrainLoop:
                 "There is nothing to train: the loss depends on frozen weights only. Set "
                 "`trainable` of a layer that it depends on to True."
             )
-        connected = [self._variables[place] for place in gradients]
         # The sums as one vector: each value that replicas add up takes its time.
-        gradients, values = _sum_over_replicas(
-            (list(gradients.values()), tf.stack(list(sums.values())))
-        )
+        gradients, values = _sum_over_replicas((gradients, tf.stack(list(sums.values()))))
         means = self._task.means(dict(zip(sums, tf.unstack(values))), weights)
-        clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
+        clipped, norm = tf.clip_by_global_norm(list(gradients.values()), self._config.clip_norm)
         loss_finite, norm_finite = tf.math.is_finite(means["loss"]), tf.math.is_finite(norm)
         finite = loss_finite & norm_finite
         metrics = {
             **means,
             **counts,
-            "learning_rate": self._schedule(step),
+            "learning_rate": self._optimizer.learning_rate,
             "gradient_norm": norm,
             "finite": finite,
         }
@@ -243,12 +231,12 @@ class TrainLoop:
             metrics["loss_scale"] = tf.identity(self.loss_scale.value)
             metrics["overflowed"] = loss_finite & ~norm_finite & self.loss_scale.can_shrink
             self.loss_scale.update(norm_finite)
-        self._optimizer.apply_gradients_if(finite, zip(clipped, connected))
+        self._optimizer.apply_gradients_if(finite, dict(zip(gradients, clipped)))
         return {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
 
     def _accumulate(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor, layers: int | None
-    ) -> tuple[dict[int, tf.Tensor], dict[str, tf.Tensor]]:
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns `_micro_batch_gradients`, added over the micro-batches."""
         parts, mode = self._config.gradient_accumulation_steps, self._mode_of(batch)
         part_gradients = self._gradients[mode is GraphMode.XLA]
@@ -278,8 +266,8 @@ class TrainLoop:
         weights: dict[str, tf.Tensor],
         seed: tf.Tensor,
         layers: int | None,
-    ) -> tuple[dict[int, tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns the gradients by the places of their weights, and the float32 sums.
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns the gradients by the names of their weights, and the float32 sums.
 
         Weights that the loss does not depend on have no gradient.
         """
@@ -288,15 +276,15 @@ class TrainLoop:
         tape = tf.GradientTape(watch_accessed_variables=False)
         with graph_mode(mode), training_step(step):
             with tape:
-                tape.watch(self._variables)
+                tape.watch(list(self._optimizer.named_weights.values()))
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
                 if self.loss_scale:
                     loss = self.loss_scale.scaled(loss)
-            gradients = tape.gradient(loss, self._variables)
+            gradients = tape.gradient(loss, self._optimizer.named_weights)
         found = {
-            place: tf.convert_to_tensor(gradient)
-            for place, gradient in enumerate(gradients)
+            name: tf.convert_to_tensor(gradient)
+            for name, gradient in gradients.items()
             if gradient is not None
         }
         if self.loss_scale:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import signal
 import time
@@ -18,7 +19,8 @@ from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.signals import StopSignals, stop_exception
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.modeling.flops import PASSES
+from albert_tf.optimization.optimizer import AlbertOptimizer, learning_rate_at
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.divergence import DivergenceCheck
@@ -75,8 +77,6 @@ class TrainingRun:
     def __init__(
         self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> None:
-        from albert_tf.optimization.optimizer import create_optimizer
-
         self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
         self.strategy, self.chief = estimator.strategy, estimator.chief
@@ -100,34 +100,30 @@ class TrainingRun:
         self.monitor = RunMonitor(self.task, self.identity, config, train_spec, self.chief)
         self.divergence = DivergenceCheck(config, train_spec.max_steps, self.folder.checkpoints)
         with self.strategy.scope():
-            schedule = WarmupPolynomialDecay(
-                learning_rate=config.learning_rate,
-                num_train_steps=train_spec.max_steps,
-                num_warmup_steps=config.num_warmup_steps,
-                poly_power=config.poly_power,
-                start_warmup_step=config.start_warmup_step,
-            )
-            self.optimizer = create_optimizer(
+            self.optimizer = AlbertOptimizer(
                 config.optimizer,
-                schedule,
+                functools.partial(
+                    learning_rate_at,
+                    learning_rate=config.learning_rate,
+                    num_train_steps=train_spec.max_steps,
+                    num_warmup_steps=config.num_warmup_steps,
+                    poly_power=config.poly_power,
+                ),
                 trained,
                 weight_decay_rate=config.weight_decay_rate,
                 bias_correction=config.bias_correction,
             )
             self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
-        self.loop = TrainLoop(
-            self.strategy, self.task, estimator.model, self.optimizer, schedule, config
-        )
-        state = {"skipped_steps": self.skipped, "divergence": _SavedState(self.divergence)}
+        self.loop = TrainLoop(self.strategy, self.task, estimator.model, self.optimizer, config)
+        state = {
+            "optimizer": self.optimizer.state,
+            "skipped_steps": self.skipped,
+            "divergence": _SavedState(self.divergence),
+        }
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
-            self.folder,
-            self.weights,
-            self.optimizer,
-            state,
-            config.keep_checkpoint_max,
-            self.chief,
+            self.folder, self.weights, state, config.keep_checkpoint_max, self.chief
         )
         self.results: dict[str, float] | None = None
         self._stopping = False

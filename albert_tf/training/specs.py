@@ -148,7 +148,6 @@ class RunConfig(Settings):
         needs="do_train",
     )
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", needs="do_train")
-    start_warmup_step: int = setting(0, "First step of the warm-up.", needs="do_train")
     poly_power: float = setting(1.0, "Exponent of the polynomial decay.", needs="do_train")
     shallow_layers: int | None = setting(
         None,
@@ -253,7 +252,6 @@ class RunConfig(Settings):
         "optimizer",
         "learning_rate",
         "num_warmup_steps",
-        "start_warmup_step",
         "poly_power",
         "shallow_layers",
         "num_shallow_steps",
@@ -296,10 +294,10 @@ class RunConfig(Settings):
 
     def warmup_note(self, max_steps: int) -> str | None:
         """Returns a warning if `max_steps` end before the warm-up does, else None."""
-        end = self.start_warmup_step + self.num_warmup_steps
-        if not self.num_warmup_steps or end < max_steps:
+        end = self.num_warmup_steps
+        if not end or end < max_steps:
             return None
-        share = max(0, max_steps - 1 - self.start_warmup_step) / self.num_warmup_steps
+        share = (max_steps - 1) / end
         return (
             f"Warning: the warm-up ends at step {end:,}, but training ends at step {max_steps:,}: "
             f"the learning rate reaches {share:.0%} of its peak {self.learning_rate:g}. Shorten "

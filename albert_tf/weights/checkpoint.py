@@ -194,9 +194,9 @@ def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:
     """
     ours = [k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)]
     if ours:
-        plain = {k: k[len(_WEIGHTS) : -len(_VALUE)] for k in ours if "/.OPTIMIZER_SLOT/" not in k}
         # Object-based checkpoints escape "/" in names as ".S" and "." as "..".
-        return {n.replace(".S", "/").replace("..", "."): k for k, n in plain.items()}
+        names = (k[len(_WEIGHTS) : -len(_VALUE)] for k in ours)
+        return {n.replace(".S", "/").replace("..", "."): k for n, k in zip(names, ours)}
     weights = [k for k in keys if not k.endswith(_TF1_STATE) and not k.startswith("_CHECKPOINT")]
     return {k[len(_HUB_SCOPE) :] if k.startswith(_HUB_SCOPE) else k: k for k in weights}
 

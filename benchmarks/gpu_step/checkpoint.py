@@ -93,7 +93,7 @@ def write_checkpoint() -> None:
     )
     estimator = Estimator(PretrainingTask(config, source), run_config)
     run = TrainingRun(estimator, TrainSpec.of(source, steps), None)
-    named = {**estimator.model.named_weights(), **run.optimizer.named_slots()}
+    named = {**estimator.model.named_weights(), **run.optimizer.named_slots}
     lacking = sorted(set(named) - set(state))
     if lacking and lacking != sorted(parameter.name for parameter in program.of_kind(SLOT)):
         raise AlbertError(f"{FLAGS.state} lacks {lacking[0]}.")

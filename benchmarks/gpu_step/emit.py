@@ -232,7 +232,7 @@ def _parameters(function: StepFunction) -> list[Parameter]:
     names: dict[int, tuple[str, str]] = {id(function.optimizer.iterations): (STEP, "step")}
     for kind, variables in (
         (WEIGHT, function.model.named_weights()),
-        (SLOT, function.optimizer.named_slots()),
+        (SLOT, function.optimizer.named_slots),
     ):
         names.update({id(variable): (kind, name) for name, variable in variables.items()})
     parameters = []
@@ -296,7 +296,7 @@ def _reference(function: StepFunction, batches: Sequence[dict[str, np.ndarray]])
     import tensorflow as tf
 
     values = np.stack(function.run_uncompiled(batches))
-    state = {**function.model.named_weights(), **function.optimizer.named_slots()}
+    state = {**function.model.named_weights(), **function.optimizer.named_slots}
     norms = {k: float(np.linalg.norm(v.numpy().astype(np.float64))) for k, v in state.items()}
     metrics = {k: v.tolist() for k, v in zip(function.metric_names, values.T.astype(float))}
     return {"tensorflow": tf.__version__, "metrics": metrics, "norms": norms}

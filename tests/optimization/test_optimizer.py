@@ -1,6 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB and AdamW against the release, NumPy and themselves; clipping; skipped steps."""
+"""LAMB and AdamW against the release, tensorflow-addons and NumPy; skipped steps; the rate."""
+
+import warnings
 
 import numpy as np
 import pytest
@@ -8,11 +10,8 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.optimization.optimizer import (
-    OPTIMIZERS,
-    clip_by_global_norm,
-    create_optimizer,
-)
+from albert_tf.optimization import OPTIMIZERS, scaled_learning_rate
+from albert_tf.optimization.optimizer import EXCLUDED, AlbertOptimizer, learning_rate_at
 
 KERNEL, LAYER_NORM, BIAS = "encoder/dense/kernel", "encoder/LayerNorm/gamma", "encoder/dense/bias"
 SHAPES = {KERNEL: (4, 3), LAYER_NORM: (3,), BIAS: (3,)}
@@ -29,10 +28,71 @@ UNIT_VECTORS = {
 @pytest.mark.parametrize(("name", "weight"), UNIT_VECTORS)
 def test_two_steps_give_the_values_of_the_release(name, weight):
     variable = tf.Variable([0.1, -0.2, 0.3], name="unrelated")
-    optimizer = create_optimizer(name, 0.1, {weight: variable})
+    optimizer = AlbertOptimizer(name, 0.1, {weight: variable})
     for expected in UNIT_VECTORS[name, weight]:
-        optimizer.apply_gradients_if(tf.constant(True), [([0.01, 0.02, -0.03], variable)])
+        optimizer.apply_gradients_if(tf.constant(True), {weight: tf.constant([0.01, 0.02, -0.03])})
         np.testing.assert_allclose(variable.numpy(), expected, rtol=0, atol=1e-6)
+
+
+def addons_optimizer(name, bias_correction):
+    """tensorflow-addons' LAMB with what the release does differently."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It says that it is no longer developed.
+        addons = pytest.importorskip("tensorflow_addons.optimizers")
+
+    class Addons(addons.LAMB):
+        def _prepare_local(self, device, dtype, state):
+            super()._prepare_local(device, dtype, state)
+            exact = {"one_minus_beta_1_t": 1 - 0.9, "one_minus_beta_2_t": 1 - 0.999}
+            powers = {} if bias_correction else {"beta_1_power": 0.0, "beta_2_power": 0.0}
+            for coefficient, value in {**exact, **powers}.items():
+                state[device, dtype][coefficient] = tf.constant(value, dtype)
+
+        def _do_use_weight_decay(self, variable):
+            return not EXCLUDED.search(variable.name)
+
+        def _do_layer_adaptation(self, variable):
+            return name == "lamb" and not EXCLUDED.search(variable.name)
+
+    return Addons(0.01, weight_decay=0.01)
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("compiled", [None, False, True], ids=["eager", "graph", "xla"])
+def test_results_equal_those_of_tensorflow_addons_in_every_bit(compiled, name, bias_correction):
+    reference = addons_optimizer(name, bias_correction)
+    rng = np.random.default_rng(0)
+    shapes = {**SHAPES, "zeros": (3,)}
+    start = {k: rng.normal(size=s) * (k != "zeros") for k, s in shapes.items()}
+    steps = [
+        {k: tf.constant(rng.normal(size=s) * (number != 3), tf.float32) for k, s in shapes.items()}
+        for number in range(8)
+    ]
+    ours, theirs = (
+        {k: tf.Variable(v, dtype=tf.float32, name=k) for k, v in start.items()} for _ in range(2)
+    )
+    reference._create_all_weights(list(theirs.values()))
+    optimizer = AlbertOptimizer(name, 0.01, ours, bias_correction=bias_correction)
+
+    def step(gradients):
+        optimizer.apply_gradients_if(tf.constant(True), gradients)
+
+    def reference_step(gradients):
+        reference.apply_gradients([(gradients[k], v) for k, v in theirs.items()])
+
+    if compiled is not None:
+        step, reference_step = (
+            tf.function(f, autograph=False, jit_compile=compiled) for f in (step, reference_step)
+        )
+    for gradients in steps:
+        step(gradients)
+        reference_step(gradients)
+    for k, weight in theirs.items():
+        np.testing.assert_array_equal(ours[k], weight, err_msg=k)
+        for moment in ("m", "v"):
+            slot = optimizer.named_slots[f"{k}/adam_{moment}"]
+            np.testing.assert_array_equal(slot, reference.get_slot(weight, moment), err_msg=k)
 
 
 def numpy_step(name, weight_name, w, m, v, g, lr, t, bias_correction, decay=0.01, eps=1e-6):
@@ -57,21 +117,20 @@ def test_twenty_random_steps_follow_numpy(name, bias_correction):
     variables = {k: tf.Variable(rng.normal(size=s), dtype=tf.float32) for k, s in SHAPES.items()}
     state = {k: [v.numpy().astype(np.float64), 0.0, 0.0] for k, v in variables.items()}
     rates = np.linspace(0.01, 0.001, 20).astype(np.float32)
-    optimizer = create_optimizer(
+    optimizer = AlbertOptimizer(
         name,
-        lambda: tf.gather(rates, optimizer.iterations),
+        lambda step: tf.gather(rates, step),
         variables,
         bias_correction=bias_correction,
     )
     for t, rate in enumerate(rates, start=1):
         gradients = {k: rng.normal(size=s) for k, s in SHAPES.items()}
         optimizer.apply_gradients_if(
-            tf.constant(True),
-            [(tf.constant(gradients[k], tf.float32), v) for k, v in variables.items()],
+            tf.constant(True), {k: tf.constant(g, tf.float32) for k, g in gradients.items()}
         )
         for k in SHAPES:
             state[k] = numpy_step(name, k, *state[k], gradients[k], rate, t, bias_correction)
-    slots = optimizer.named_slots()
+    slots = optimizer.named_slots
     for k, (w, m, v) in state.items():
         np.testing.assert_allclose(variables[k].numpy(), w, rtol=0, atol=1e-5)
         np.testing.assert_allclose(slots[f"{k}/adam_m"].numpy(), m, rtol=0, atol=1e-6)
@@ -80,33 +139,22 @@ def test_twenty_random_steps_follow_numpy(name, bias_correction):
 
 def test_a_weight_of_zeros_moves():
     variable = tf.Variable([0.0, 0.0])
-    optimizer = create_optimizer("lamb", 0.1, {KERNEL: variable})
-    optimizer.apply_gradients_if(tf.constant(True), [(tf.constant([1.0, -1.0]), variable)])
+    optimizer = AlbertOptimizer("lamb", 0.1, {KERNEL: variable})
+    optimizer.apply_gradients_if(tf.constant(True), {KERNEL: tf.constant([1.0, -1.0])})
     np.testing.assert_allclose(variable.numpy(), [-0.1 / np.sqrt(0.1), 0.1 / np.sqrt(0.1)], 1e-4)
 
 
 def test_an_unknown_optimizer_is_refused_with_the_choices():
     with pytest.raises(AlbertError, match=r"Unknown optimizer 'lamp'; choose one of lamb, adamw\."):
-        create_optimizer("lamp", 0.1, {})
-
-
-def test_clipping_scales_all_gradients_together_and_returns_the_norm_before():
-    gradients = [tf.constant([3.0, 0.0]), None, tf.constant([[4.0]])]
-    clipped, norm = clip_by_global_norm(gradients)
-    assert norm.numpy() == pytest.approx(5.0)
-    assert clipped[1] is None
-    np.testing.assert_allclose(clipped[0].numpy(), [0.6, 0.0], rtol=1e-6)
-    np.testing.assert_allclose(clipped[2].numpy(), [[0.8]], rtol=1e-6)
-    same, _ = clip_by_global_norm(gradients, clip_norm=6.0)
-    np.testing.assert_array_equal(same[0].numpy(), [3.0, 0.0])
+        AlbertOptimizer("lamp", 0.1, {})
 
 
 def test_a_sparse_gradient_is_applied_as_the_sum_of_its_parts():
     weights = [tf.Variable([[1.0], [2.0], [3.0]]) for _ in range(2)]
     parts = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), [3, 1])
     for weight, gradient in zip(weights, (parts, tf.convert_to_tensor(parts))):
-        optimizer = create_optimizer("lamb", 0.1, {KERNEL: weight})
-        optimizer.apply_gradients_if(tf.constant(True), [(gradient, weight)])
+        optimizer = AlbertOptimizer("lamb", 0.1, {KERNEL: weight})
+        optimizer.apply_gradients_if(tf.constant(True), {KERNEL: gradient})
     np.testing.assert_array_equal(weights[0].numpy(), weights[1].numpy())
 
 
@@ -128,7 +176,7 @@ def build(strategy, name, bias_correction=False):
     rng = np.random.default_rng(1)
     with strategy.scope():
         weights = {k: tf.Variable(rng.normal(size=s), dtype=tf.float32) for k, s in SHAPES.items()}
-        return weights, create_optimizer(name, 0.1, weights, bias_correction=bias_correction)
+        return weights, AlbertOptimizer(name, 0.1, weights, bias_correction=bias_correction)
 
 
 def train_step_fn(strategy, weights, optimizer, jit_compile):
@@ -140,10 +188,8 @@ def train_step_fn(strategy, weights, optimizer, jit_compile):
             context = tf.distribute.get_replica_context()
             local = [tf.cos(tf.range(tf.size(w), dtype=tf.float32)) for w in weights.values()]
             local = [tf.reshape(g, w.shape) * scale for g, w in zip(local, weights.values())]
-            gradients, norm = clip_by_global_norm(context.all_reduce("sum", local))
-            optimizer.apply_gradients_if(
-                tf.math.is_finite(norm), list(zip(gradients, weights.values()))
-            )
+            gradients, norm = tf.clip_by_global_norm(context.all_reduce("sum", local), 1.0)
+            optimizer.apply_gradients_if(tf.math.is_finite(norm), dict(zip(weights, gradients)))
 
         for scale in scales:
             strategy.run(replica_step, args=(scale,))
@@ -167,7 +213,7 @@ def test_a_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compi
     weights, optimizer = build(strategy, name)
     train_steps = train_step_fn(strategy, weights, optimizer, jit_compile)
     train_steps(tf.constant([1.0, -0.5]))
-    variables = {**weights, **optimizer.named_slots()}
+    variables = {**weights, **optimizer.named_slots}
     before = bits(variables)
     train_steps(tf.constant([bad, bad]))
     after = bits(variables)
@@ -185,11 +231,11 @@ def test_a_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compi
 def test_a_step_skipped_for_its_loss_alone_changes_no_bit(name):
     """Its gradients may be finite."""
     weights, optimizer = build(tf.distribute.get_strategy(), name)
-    variables = {**weights, **optimizer.named_slots()}
+    variables = {**weights, **optimizer.named_slots}
     for finite in (True, False):
         before = bits(variables)
-        pairs = [(tf.ones_like(weight), weight) for weight in weights.values()]
-        optimizer.apply_gradients_if(tf.constant(finite), pairs)
+        gradients = {k: tf.ones_like(weight) for k, weight in weights.items()}
+        optimizer.apply_gradients_if(tf.constant(finite), gradients)
         changed = {k for k, value in bits(variables).items() if (value != before[k]).any()}
         assert changed == (set(variables) if finite else set())
 
@@ -222,14 +268,13 @@ def test_only_official_names_exclude_weights(strategy_name):
             for layer in layers:
                 layer(tf.zeros([1, 4]))
             weights = {KERNEL: layers[0].kernel, LAYER_NORM: layers[1].kernel}
-            optimizer = create_optimizer("lamb", 0.1, weights)
+            optimizer = AlbertOptimizer("lamb", 0.1, weights)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert "LayerNorm" in layers[0].kernel.name
 
     def replica_step():
-        pairs = [(tf.ones([4, 3]), weight) for weight in weights.values()]
-        optimizer.apply_gradients_if(tf.constant(True), pairs)
+        optimizer.apply_gradients_if(tf.constant(True), dict.fromkeys(weights, tf.ones([4, 3])))
 
     before = {k: w.numpy() for k, w in weights.items()}
     tf.function(lambda: strategy.run(replica_step))()
@@ -237,3 +282,35 @@ def test_only_official_names_exclude_weights(strategy_name):
     # With the trust ratio a weight moves by lr times its norm, otherwise by lr times the update's.
     assert moved[KERNEL] == pytest.approx(0.1 * np.linalg.norm(before[KERNEL]), rel=1e-3)
     assert moved[LAYER_NORM] == pytest.approx(0.1 * np.sqrt(12) * 0.1 / np.sqrt(0.001), rel=1e-3)
+
+
+RELEASE = {"learning_rate": 0.00176, "num_train_steps": 125000, "num_warmup_steps": 3125}
+RELEASE_RATES = {
+    0: 0.0,
+    1562: 0.00087972,
+    3124: 0.00175944,
+    3125: 0.00171600,
+    62500: 0.00088,
+    125000: 0.0,
+    126000: 0.0,
+}
+
+
+def test_the_schedule_of_the_release_has_its_published_rates():
+    rates = learning_rate_at(tf.constant(list(RELEASE_RATES), tf.int64), **RELEASE)
+    assert rates.dtype == tf.float32
+    np.testing.assert_allclose(rates, list(RELEASE_RATES.values()), rtol=0, atol=5e-9)
+    traced = tf.function(lambda step: learning_rate_at(step, **RELEASE))
+    assert traced(tf.constant(1562)) == rates[1]
+
+
+def test_the_decay_has_a_power_and_the_warm_up_can_be_left_out():
+    rate = learning_rate_at(tf.constant(4125), **RELEASE, poly_power=2.0)
+    assert float(rate) == pytest.approx(0.00176 * (1 - 4125 / 125000) ** 2)
+    assert learning_rate_at(tf.constant(0), learning_rate=0.5, num_train_steps=10) == 0.5
+
+
+def test_the_rate_scales_with_the_square_root_of_the_batch():
+    assert scaled_learning_rate(4096) == 0.00176
+    assert scaled_learning_rate(1024) == pytest.approx(0.00088)
+    assert scaled_learning_rate(64) == pytest.approx(0.00022)

@@ -16,7 +16,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io.text_tables import TextExample
-from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -178,7 +177,4 @@ def write_best(model: AlbertModel, folder: Path) -> None:
     """Changes a model's weights at random and writes them as the best of an output directory."""
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
-    optimizer = keras.optimizers.legacy.SGD()
-    CheckpointStore(RunFolder(str(folder)), model.named_weights(), optimizer, {}, 1).save_best(
-        1, "x", 1.0
-    )
+    CheckpointStore(RunFolder(str(folder)), model.named_weights(), {}, 1).save_best(1, "x", 1.0)

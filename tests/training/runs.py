@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import Estimator, RunConfig, TrainSpec
-from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.loop import TrainLoop
@@ -55,10 +54,8 @@ def train_loop(estimator):
     """Returns a TrainLoop of the Estimator's model outside of a run."""
     config, weights = estimator.config, estimator.model.named_weights()
     with estimator.strategy.scope():
-        schedule = WarmupPolynomialDecay(learning_rate=0.01, num_train_steps=10)
-        optimizer = create_optimizer(config.optimizer, schedule, weights)
-    model = estimator.model
-    return TrainLoop(estimator.strategy, estimator.task, model, optimizer, schedule, config)
+        optimizer = AlbertOptimizer(config.optimizer, 0.01, weights)
+    return TrainLoop(estimator.strategy, estimator.task, estimator.model, optimizer, config)
 
 
 def interrupted(spec):

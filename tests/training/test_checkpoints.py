@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.weights.load import LoadReport, load_weights
 from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
@@ -20,8 +19,7 @@ def variables(value, **shapes):
 
 
 def store_of(folder, weights):
-    optimizer = create_optimizer("lamb", 0.1, weights)
-    return CheckpointStore(RunFolder(str(folder)), weights, optimizer, {}, keep_max=3)
+    return CheckpointStore(RunFolder(str(folder)), weights, {}, keep_max=3)
 
 
 def test_weights_come_back_by_name(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, DamagedError
-from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.weights.checkpoint import open_checkpoint
@@ -43,13 +43,15 @@ class Run:
         self.weights = {
             name: tf.Variable(tf.zeros([size, 5])) for name in ("bert/a/kernel", "bert/b/kernel")
         }
-        self.optimizer = create_optimizer("lamb", 0.1, self.weights)
+        self.optimizer = AlbertOptimizer("lamb", 0.1, self.weights)
         self.note = Note()
-        state = {"note": self.note}
-        self.store = CheckpointStore(RunFolder(str(folder)), self.weights, self.optimizer, state, 3)
+        state = {"note": self.note, "optimizer": self.optimizer.state}
+        self.store = CheckpointStore(RunFolder(str(folder)), self.weights, state, 3)
 
     def go_to(self, step):
-        for i, variable in enumerate([*self.weights.values(), *self.optimizer.weights[1:]]):
+        for i, variable in enumerate(
+            [*self.weights.values(), *self.optimizer.named_slots.values()]
+        ):
             variable.assign(tf.fill(variable.shape, step + i / 8))
         self.optimizer.iterations.assign(step)
         self.note.text = f"step {step}"
@@ -60,7 +62,8 @@ class Run:
             self.store.save(step)
 
     def state(self):
-        variables = [*self.weights.values(), *self.optimizer.weights]
+        optimizer = [*self.optimizer.named_slots.values(), self.optimizer.iterations]
+        variables = [*self.weights.values(), *optimizer]
         return [v.numpy().tobytes() for v in variables], self.note.text
 
 

@@ -94,7 +94,8 @@ def state_of(run):
 
 def variables_of(run):
     weights = run.estimator.model.named_weights()
-    return [*weights.values(), *run.optimizer.weights, run.skipped]
+    slots, step = run.optimizer.named_slots.values(), run.optimizer.iterations
+    return [*weights.values(), *slots, step, run.skipped]
 
 
 def trials(data, every, seed):

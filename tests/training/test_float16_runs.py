@@ -51,7 +51,7 @@ def test_overflowing_steps_are_skipped_until_the_scale_fits(tmp_path, make, star
     start_at(HUGE)
     estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, steps=9, max_nonfinite_steps=1)
     run = TrainingRun(estimator, spec, None)
-    values = {**estimator.model.named_weights(), **run.optimizer.named_slots()}
+    values = {**estimator.model.named_weights(), **run.optimizer.named_slots}
     history = [{name: value.numpy() for name, value in values.items()}]
 
     def check(*arguments, check=run.divergence.check):

@@ -65,7 +65,7 @@ def values_of(run):
 
 def train(run):
     """Trains; returns the names of the weights and of the slots that changed."""
-    weights, slots = run.estimator.model.named_weights(), run.optimizer.named_slots()
+    weights, slots = run.estimator.model.named_weights(), run.optimizer.named_slots
     before = {name: value.numpy() for name, value in {**weights, **slots}.items()}
     run.run()
     return tuple(
@@ -123,7 +123,7 @@ class InfiniteLossTask(PretrainingTask):
 
 def test_a_step_whose_loss_alone_is_not_finite_changes_nothing(tmp_path, new_run):
     run = new_run(tmp_path, task=InfiniteLossTask, freeze="encoder")
-    values = {**run.estimator.model.named_weights(), **run.optimizer.named_slots()}
+    values = {**run.estimator.model.named_weights(), **run.optimizer.named_slots}
     before = {name: value.numpy() for name, value in values.items()}
     metrics = run.loop.run(run._batches(0), 1)
     assert np.isfinite(metrics["gradient_norm"]) and metrics["gradient_norm"] > 0
@@ -160,7 +160,7 @@ def test_frozen_weights_keep_every_bit_and_have_no_slots(frozen, way, tmp_path, 
     assert 0 < len(trained) < len(names)
     weights, slots = train(run)
     assert weights == trained
-    assert slots == set(run.optimizer.named_slots())
+    assert slots == set(run.optimizer.named_slots)
     assert slots == {f"{name}/adam_{slot}" for name in trained for slot in "mv"}
     saved = tf.train.load_checkpoint(run.folder.newest())
     for name, value in values_of(run).items():
@@ -178,7 +178,7 @@ def test_freezing_changes_neither_the_gradient_of_the_rest_nor_clips_by_what_is_
         run = new_run(folder, **values)
         run.run()
         weights.append(values_of(run))
-        slots = run.optimizer.named_slots()
+        slots = run.optimizer.named_slots
         # After one step the first moment is a tenth of the gradient.
         moments = [10 * slots[f"{name}/adam_m"].numpy() for name in run.optimizer.named_weights]
         (logged,) = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())

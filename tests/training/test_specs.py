@@ -60,16 +60,15 @@ def test_impossible_numbers_of_steps_are_refused(steps):
 
 
 @pytest.mark.parametrize(
-    ("warmup", "start", "steps", "reached"),
-    [(10, 0, 11, None), (10, 0, 10, 0.9), (10, 0, 4, 0.3), (10, 5, 12, 0.6), (10, 20, 12, 0.0)],
+    ("warmup", "steps", "reached"), [(10, 11, None), (10, 10, 0.9), (10, 4, 0.3), (0, 1, None)]
 )
-def test_a_warmup_that_outlasts_training_is_warned_of(warmup, start, steps, reached):
-    config = RunConfig("x", learning_rate=1.0, num_warmup_steps=warmup, start_warmup_step=start)
+def test_a_warmup_that_outlasts_training_is_warned_of(warmup, steps, reached):
+    config = RunConfig("x", learning_rate=1.0, num_warmup_steps=warmup)
     note = config.warmup_note(steps)
     if reached is None:
         assert note is None
     else:
-        assert f"ends at step {start + warmup}, but training ends at step {steps}:" in note
+        assert f"ends at step {warmup}, but training ends at step {steps}:" in note
         assert f"the learning rate reaches {reached:.0%} of its peak 1." in note
 
 

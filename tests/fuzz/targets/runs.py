@@ -10,7 +10,6 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadTask, load_threshold
@@ -94,8 +93,7 @@ def _run_folder(name: str) -> Callable[[Path], Path]:
 
 
 def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
-    optimizer = keras.optimizers.legacy.SGD()
-    return CheckpointStore(RunFolder(str(folder)), weights, optimizer, {}, keep_max=2)
+    return CheckpointStore(RunFolder(str(folder)), weights, {}, keep_max=2)
 
 
 def _restore(path: Path) -> None:

@@ -74,7 +74,7 @@ def train(task, source, folder, steps):
     config = RunConfig(str(folder), train_batch_size=8, learning_rate=0.01, num_warmup_steps=0)
     estimator = Estimator(task, config)
     run = TrainingRun(estimator, TrainSpec(source.train_input_fn, steps), None)
-    weights, slots = estimator.model.named_weights(), run.optimizer.named_slots()
+    weights, slots = estimator.model.named_weights(), run.optimizer.named_slots
     before = {name: weight.numpy() for name, weight in weights.items()}
     run.run()
     changed = {name for name, weight in weights.items() if (weight.numpy() != before[name]).any()}
