@@ -21,7 +21,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.classifier import TextClassifier
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
-from tests.support.events import hyperparameters, undocumented_tags
 from tests.support.script_flags import parsed_flags
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -120,20 +119,6 @@ def test_separable_task_is_learned_and_results_are_written(model):
     assert "train: 300 examples" in printed
     assert "labels negative 50.0%, positive 50.0%" in printed
     assert json.loads((output_dir / "task.json").read_text())["labels"] == ["negative", "positive"]
-
-
-def test_tensorboard_gets_the_settings(model):
-    output_dir, _ = model
-    name, settings = hyperparameters(output_dir)
-    assert name == str(output_dir)
-    recorded = json.loads((output_dir / "run_config.json").read_text())
-    assert settings["learning_rate"] == recorded["run"]["learning_rate"]
-    assert settings["hidden_size"] == recorded["task"]["config"]["hidden_size"]
-    assert (settings["task"], settings["max_steps"]) == (
-        "text_classification",
-        recorded["train"]["max_steps"],
-    )
-    assert undocumented_tags(output_dir, "train") == set()
 
 
 def weights_of(output_dir):

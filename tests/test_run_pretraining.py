@@ -19,7 +19,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
-from tests.support.events import hyperparameters, undocumented_tags
+from tests.support.events import undocumented_tags
 
 MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"
 WORDS = [f"w{i}" for i in range(95)]
@@ -144,9 +144,6 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
         "gradient_norm",
     } <= set(last)
     assert undocumented_tags(folder, "train") == set()
-    name, settings = hyperparameters(folder)
-    assert name == str(folder)
-    assert {"sop_weight", "num_hidden_layers", "learning_rate", "max_steps"} <= set(settings)
 
 
 def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path, trained, compact):

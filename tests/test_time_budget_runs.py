@@ -51,7 +51,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     assert 30 < took < 120
     planned = json.loads((run / "run_config.json").read_text())
     steps, shallow_steps = planned["train"]["max_steps"], planned["run"]["num_shallow_steps"]
-    assert planned["train"]["time_budget"] == 1 and planned["task"]["neighbor_attention"]
+    assert planned["run"]["time_budget"] == 1 and planned["task"]["neighbor_attention"]
     assert planned["run"]["shallow_layers"] == 2 and 0 < shallow_steps < steps
     assert f"(layers in the first {shallow_steps:,}: 2)" in done.stdout
     log = (run / "metrics.jsonl").read_text().splitlines()

@@ -27,7 +27,6 @@ from albert_tf.weights.run_folder import (
     RUN_CONFIG,
     SEEDS_FILE,
     TASK_FILE,
-    TRAINING_DATA,
     find_beside,
     model_folder,
 )
@@ -94,7 +93,8 @@ class ModelFolder:
             path = find_beside(self.path, file)
             return files.read_object(path) if path else {}
 
-        run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
+        record = read(RUN_CONFIG)
+        run, train, data = (record.get(part) for part in ("run", "train", "data"))
         settings = {}
         if isinstance(run, dict) and isinstance(train, dict):
             settings = {**run, **{k: v for k, v in train.items() if k == "max_steps"}}
@@ -109,7 +109,7 @@ class ModelFolder:
             "Task": read(TASK_FILE),
             "Training": f"The weights are those of `{weights}`.{unknown}",
             "Settings": settings,
-            "Data": read(TRAINING_DATA),
+            "Data": data if isinstance(data, dict) else {},
             "Evaluation": {} if self.is_one_of_several else results,
         }
 

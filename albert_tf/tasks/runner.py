@@ -19,7 +19,7 @@ from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.training.cluster import barrier, output_lock
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.results import constant_answer_note, print_metrics, write_results
+from albert_tf.training.monitors import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.weights.run_folder import BEST, BEST_RECORD, SEEDS_FILE, RunFolder
 
@@ -214,9 +214,9 @@ def report(
         results |= {f"{spec.name}_{name}": value for name, value in values.items()}
     print_metrics(results)
     for spec, out, values in zip(eval_specs, outputs, metrics):
-        if note := constant_answer_note(values, estimator.task.constant_answers):
+        if note := estimator.task.constant_answer_note(values):
             log.info(f"{spec.name}: {note}")
         if estimator.chief and all(map(math.isfinite, values.values())):
             estimator.task.write_evaluation(spec.examples, out, values, output_dir)
-    write_results(output_dir, results, estimator.chief)
+    write_results(RunFolder(output_dir), results, estimator.chief)
     return results

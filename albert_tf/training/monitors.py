@@ -1,61 +1,56 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reports a run: progress on the terminal, metrics.jsonl and TensorBoard events."""
+"""Reports a run: progress on the terminal, metrics.jsonl, TensorBoard events, eval_results.json."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
+import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, first_line
+from albert_tf.errors import AlbertError, DivergedError, first_line
 from albert_tf.io import files, storage
-from albert_tf.io.json_values import JSON_ERRORS, finite_only
+from albert_tf.io.json_values import JSON_ERRORS, finite_only, joined
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
-from albert_tf.training.run_identity import RunIdentity
-from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.training.specs import RunConfig
 from albert_tf.training.task import Task
-from albert_tf.weights.run_folder import METRICS_FILE
+from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder
 
 #: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
 _INPUT_SHARE = 0.1
 
 
 class MetricsLog:
-    """metrics.jsonl and TensorBoard events of one output directory.
+    """metrics.jsonl and TensorBoard events of a run.
 
     Args:
-      output_dir: the run's folder.
+      folder: of the run.
       step: the step from which the run continues; later entries of an interrupted run are dropped,
         as their steps are repeated.
     """
 
-    def __init__(self, output_dir: str, step: int) -> None:
-        self._path = os.path.join(output_dir, METRICS_FILE)
-        lines = []
-        if files.exists(self._path):
-            lines = files.read_bytes(self._path).splitlines()
-            entries = [_entry(line) for line in lines]
-            damaged = entries[:-1].count(None)  # A crash may have cut off the last one.
-            if damaged:
-                log.info(f"{self._path} has {damaged} damaged lines; they are dropped.")
-            lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
-        files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
+    def __init__(self, folder: RunFolder, step: int) -> None:
+        self._path, self._events = folder.file(METRICS_FILE), folder.file("events")
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
-        self._events = os.path.join(output_dir, "events")
+        lines = files.read_bytes(self._path).splitlines() if folder.has(METRICS_FILE) else []
+        entries = [_entry(line) for line in lines]
+        if damaged := entries[:-1].count(None):  # A crash may have cut off the last one.
+            log.info(f"{self._path} has {damaged} damaged lines; they are dropped.")
+        lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
+        files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
-        what = f"the metrics of step {step}"
-        place = f"{what}, in {self._path}"
+        place = f"the metrics of step {step}, in {self._path}"
         try:
             with files.space_for(place):
                 self._append(json.dumps(entry).encode() + b"\n")
@@ -63,9 +58,8 @@ class MetricsLog:
             raise AlbertError(
                 f"Cannot write {place} ({first_line(error)}). Was the folder deleted?"
             ) from error
-        with self._summaries(split, what):
-            for name, value in values.items():
-                tf.summary.scalar(name, value, step=step)
+        with files.space_for(f"the metrics of step {step}, in {self._events}"):
+            self._write_events(step, split, values)
 
     def _append(self, line: bytes) -> None:
         try:
@@ -78,32 +72,19 @@ class MetricsLog:
             whole = [x for x in files.read_bytes(self._path).splitlines(True) if x.endswith(b"\n")]
             files.write_bytes(self._path, b"".join([*(x for x in whole if x != line), line]))
 
-    def hyperparameters(self, values: Mapping[str, bool | int | float | str], run: str) -> None:
-        """Adds the settings of a run to TensorBoard's HPARAMS, which compares runs by name.
-
-        They belong to the folder above those of the splits, as its tables show metrics below the
-        folder of the settings.
-        """
-        from tensorboard.plugins.hparams import api
-
-        with self._summaries("", "the settings of the run"):
-            api.hparams(dict(values), trial_id=run)
-
-    @contextlib.contextmanager
-    def _summaries(self, split: str, what: str) -> Iterator[None]:
-        """Writes summaries to the folder of a split, in a with block."""
-        with files.space_for(f"{what}, in {self._events}"):
-            if split not in self._writers:
-                folder = os.path.join(self._events, split).rstrip("/")
-                self._writers[split] = storage.retried(tf.summary.create_file_writer, folder)
-            writer = self._writers[split]
-            try:
-                with writer.as_default():  # At its end it writes.
-                    yield
-            except tf.errors.OpError as error:
-                if not storage.may_pass(error):
-                    raise
-                storage.retried(lambda _: writer.flush(), self._events)
+    def _write_events(self, step: int, split: str, values: Mapping[str, float]) -> None:
+        if split not in self._writers:
+            create = tf.summary.create_file_writer
+            self._writers[split] = storage.retried(create, f"{self._events}/{split}")
+        writer = self._writers[split]
+        try:
+            with writer.as_default():  # At its end it writes.
+                for name, value in values.items():
+                    tf.summary.scalar(name, value, step=step)
+        except tf.errors.OpError as error:
+            if not storage.may_pass(error):
+                raise
+            storage.retried(lambda _: writer.flush(), self._events)
 
     def close(self) -> None:
         """Closes the event files."""
@@ -116,47 +97,35 @@ class RunMonitor:
 
     Args:
       task: formats the progress line.
-      identity: of the run, for its settings.
       config: of the run.
-      train_spec: of the run.
-      writes: False on workers other than the chief, which log nothing.
-
-    Attributes:
-      first_step: the step at which the run began, or was resumed.
+      max_steps: of the run.
+      flops: operations of training on one example, a function of its positions and of the layers
+        trained, see `RunConfig.layers_at`.
+      step: the step at which the run begins, or is resumed; later entries of the log are dropped.
+      folder: of the run; None on workers other than the chief, which log nothing.
     """
 
     def __init__(
         self,
         task: Task,
-        identity: RunIdentity,
         config: RunConfig,
-        train_spec: TrainSpec,
-        writes: bool,
+        max_steps: int,
+        flops: Callable[[float, int | None], float],
+        step: int,
+        folder: RunFolder | None,
     ) -> None:
-        self._task, self._identity = task, identity
-        self._config, self._train_spec = config, train_spec
-        self._writes = writes
-        self._log: MetricsLog | None = None
-        self._tokens = self._positions = 0.0
+        self._task, self._config, self._max_steps, self._flops = task, config, max_steps, flops
         self._waiting_periods, self._warned = 0, False
-        self.first_step = 0
-
-    def begin(self, step: int) -> None:
-        """Begins at a step; later entries of the log are dropped."""
-        self.first_step = step
+        self._log = MetricsLog(folder, step) if folder else None
+        self._progress = Progress("train", max_steps, "steps", step)
         self._clear()
-        if self._writes:
-            self._log = MetricsLog(self._config.output_dir, step)
-            if not step:
-                values = self._identity.hyperparameters()
-                self._log.hyperparameters(values, self._config.output_dir)
-        self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
 
     def _clear(self) -> None:
         """Forgets the steps since the last entry of the log."""
         self._metrics: list[dict[str, np.ndarray]] = []
-        self._timed: list[dict[str, np.ndarray]] = []
         self._seconds = 0.0
+        # What was done in these seconds, by the name of its rate.
+        self._amounts: Counter[str] = Counter()
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -186,19 +155,24 @@ class RunMonitor:
           skipped: steps that were not finite, in the whole run.
         """
         steps = len(metrics["finite"])
-        last = step == self._train_spec.max_steps
+        last = step == self._max_steps
         self._metrics.append(metrics)
         if seconds is not None:
-            self._timed.append(metrics)
+            size = self._config.train_batch_size
+            length = float(metrics["positions"].mean()) / size
+            operations = self._flops(length, self._config.layers_at(step - 1))
             self._seconds += seconds
-        self._tokens += metrics["tokens"].sum()
-        self._positions += metrics["positions"].sum()
+            self._amounts["examples_per_second"] += steps * size
+            self._amounts["tokens_per_second"] += float(metrics["tokens"].sum())
+            self._amounts["input_wait_share"] += float(metrics["input_wait"].sum())
+            if operations:
+                self._amounts["model_flops_per_second"] += steps * size * operations
         self._note_skipped(step, metrics, skipped)
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
-            text += f" {short_rate(means['tokens_per_second'])} tok/s"
+            text += f" {_short_rate(means['tokens_per_second'])} tok/s"
         self._progress.update(steps, text, show=seconds is None or last)
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
@@ -242,47 +216,31 @@ class RunMonitor:
         finite = columns.pop("finite") > 0
         for name in ("input_wait", "overflowed"):
             columns.pop(name, None)
-        tokens, positions = columns.pop("tokens"), columns.pop("positions")
+        padding = 1.0 - float(columns.pop("tokens").sum() / columns.pop("positions").sum())
         means = {
             k: float(np.mean(v[finite])) if finite.any() else float("nan")
             for k, v in columns.items()
         }
         for name in {"learning_rate", "loss_scale"} & columns.keys():
             means[name] = float(columns[name][-1])
-        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
-        if self._seconds:
-
-            def per_second(amounts: Callable[[dict[str, np.ndarray]], float]) -> float:
-                return sum(map(amounts, self._timed)) / self._seconds
-
-            size = self._config.train_batch_size
-            means["examples_per_second"] = per_second(lambda m: len(m["tokens"]) * size)
-            means["tokens_per_second"] = per_second(lambda m: float(np.sum(m["tokens"])))
-            means["input_wait_share"] = per_second(lambda m: float(np.sum(m["input_wait"])))
-        return means
-
-    @property
-    def padding_share(self) -> float:
-        """The share of the positions trained on that were padding."""
-        return 1 - self._tokens / self._positions
+        rates = {name: amount / self._seconds for name, amount in self._amounts.items()}
+        return {**means, "padding_share": padding, **rates}
 
 
-def read_metrics(output_dir: str) -> list[dict[str, Any]]:
+def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
     """Returns the entries of metrics.jsonl without damaged ones; see `MetricsLog.write`.
 
     Raises:
       AlbertError: there is no such file.
     """
-    data = files.read_bytes(os.path.join(output_dir, METRICS_FILE), "metrics file")
+    data = files.read_bytes(folder.file(METRICS_FILE), "metrics file")
     return [entry for entry in map(_entry, data.splitlines()) if entry]
 
 
-def logged_metrics(output_dir: str, split: str) -> dict[int, dict[str, float]]:
+def logged_metrics(folder: RunFolder, split: str) -> dict[int, dict[str, float]]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
-    if not files.exists(os.path.join(output_dir, METRICS_FILE)):
-        return {}
     logged = {}
-    for entry in read_metrics(output_dir):
+    for entry in read_metrics(folder) if folder.has(METRICS_FILE) else ():
         if entry.pop("split", None) == split:
             step = entry.pop("step")
             logged[step] = {k: float("nan") if v is None else v for k, v in entry.items()}
@@ -291,17 +249,44 @@ def logged_metrics(output_dir: str, split: str) -> dict[int, dict[str, float]]:
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     """Parses a line; returns None if it is damaged."""
-    try:
+    with contextlib.suppress(*JSON_ERRORS):
         entry = json.loads(line)
-    except JSON_ERRORS:
-        return None
-    intact = isinstance(entry, dict) and isinstance(entry.get("step"), int)
-    return entry if intact else None
+        if isinstance(entry, dict) and isinstance(entry.get("step"), int):
+            return entry
+    return None
 
 
-def short_rate(value: float) -> str:
+def _short_rate(value: float) -> str:
     """Formats a rate in at most five characters: 987, 12.3k, 4.56M."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def print_metrics(results: Mapping[str, float]) -> None:
+    """Prints metrics, one per line."""
+    log.info("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+
+
+def write_results(folder: RunFolder, results: Mapping[str, float], writes: bool = True) -> None:
+    """Writes eval_results.json, with null for metrics that are not finite.
+
+    Args:
+      folder: of the run.
+      results: metrics by name.
+      writes: False on workers other than the chief.
+
+    Raises:
+      DivergedError: a metric is not finite; the file is written.
+    """
+    path = folder.file(RESULTS_FILE)
+    if writes:
+        files.write_json(path, results)
+        log.info(f"Written to {path}.")
+    bad = [name for name, value in results.items() if not math.isfinite(value)]
+    if bad:
+        raise DivergedError(
+            f"The evaluation is not finite ({joined(bad, 80)}; null in {path}): the training "
+            "has diverged. Use another checkpoint, or train again with a lower learning rate."
+        )

@@ -26,8 +26,7 @@ from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
-from albert_tf.training.results import constant_answer_note
-from albert_tf.training.run_identity import RunIdentity, version_note
+from albert_tf.training.run_identity import is_in, run_id, run_record, version_note
 from albert_tf.training.specs import (
     EvalSpec,
     TrainSpec,
@@ -96,8 +95,7 @@ class TrainingRun:
         self.weights = estimator.model.named_weights()
         trained = trainable_weights(estimator.model)
         self.frozen = [name for name in self.weights if name not in trained]
-        self.identity = RunIdentity(config, self.task, train_spec, self.frozen)
-        self.monitor = RunMonitor(self.task, self.identity, config, train_spec, self.chief)
+        self.record = run_record(config, self.task, train_spec, self.frozen)
         self.divergence = DivergenceCheck(config, train_spec.max_steps, self.folder.checkpoints)
         with self.strategy.scope():
             self.optimizer = AlbertOptimizer(
@@ -136,11 +134,11 @@ class TrainingRun:
           KeyboardInterrupt, SystemExit: a signal (Ctrl-C, or another one) has stopped the run,
             which has saved a checkpoint.
         """
-        known = self.identity.is_in(self.folder)
+        known = is_in(self.folder, self.record)
         resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
         with contextlib.ExitStack() as stack:
             if self.chief:  # All processes have looked before it changes anything.
-                stack.enter_context(self.folder.own_temporaries(self.identity.id))
+                stack.enter_context(self.folder.own_temporaries(run_id(self.record)))
                 if note := self.config.warmup_note(self.train_spec.max_steps):
                     log.info(note)
             return self._run(self._resume() if resumes else self._begin(known))
@@ -151,7 +149,7 @@ class TrainingRun:
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
             log.info(stopped_early or f"{self.folder} is already trained to step {step}.")
             return self._last_evaluation(step) if self.eval_spec else None
-        self.monitor.begin(step)
+        self.monitor = self.new_monitor(step)
         with StopSignals() as self.signals:
             over = pending and self._evaluate(step)
             stop = self._signal()
@@ -164,6 +162,12 @@ class TrainingRun:
             log.info(f"Stopped at step {step} and saved; the same command goes on from there.")
             raise stop_exception(stop)
         return self.results
+
+    def new_monitor(self, step: int) -> RunMonitor:
+        """Returns the monitor of the run from a step on."""
+        folder = self.folder if self.chief else None
+        max_steps = self.train_spec.max_steps
+        return RunMonitor(self.task, self.config, max_steps, self._flops, step, folder)
 
     def _signal(self) -> int | None:
         """Returns the signal that stops the run, whichever worker received it; None: go on.
@@ -199,7 +203,7 @@ class TrainingRun:
             log.info("Training starts from random weights, not from a checkpoint.")
         if self.chief:
             self.estimator.warn_of_slow_precision()
-            self.folder.claim(self.identity.record, self.identity.data, self.task.save_files)
+            self.folder.claim(self.record, self.task.save_files)
         if known:
             self.store.restore_best()
             self._check_best(0)
@@ -233,16 +237,16 @@ class TrainingRun:
 
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all evaluations in the log, by step."""
-        return logged_metrics(str(self.folder), self.eval_spec.name)
+        return logged_metrics(self.folder, self.eval_spec.name)
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""
-        loop_steps, over, stop = 1, False, None
+        loop_steps, over, stop, first = 1, False, None, step
         batches = self._batches(step)
         while not (over or stop):
             if all_join := 0 < step == self.config.num_shallow_steps:
                 self.monitor.all_layers(step)
-            if traces := all_join or step == self.monitor.first_step:
+            if traces := all_join or step == first:
                 loop_steps = 1
             steps = min(loop_steps, self._next_event(step) - step)
             began = time.monotonic()
@@ -261,9 +265,6 @@ class TrainingRun:
             if warning := self.divergence.check(step, metrics):
                 self.monitor.note(warning)
             over, stop = self._save_and_evaluate(step)
-        if not stop:
-            share = self.monitor.padding_share
-            log.info(f"Of the positions trained on, {share:.1%} were padding.")
         return step, stop
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
@@ -323,7 +324,7 @@ class TrainingRun:
         self.results = results = self.estimator.metrics(self.eval_spec, outputs)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
-        if note := constant_answer_note(results, self.task.constant_answers):
+        if note := self.task.constant_answer_note(results):
             self.monitor.note(note)
         if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
             self._compare_with_best(step, results[self.task.best_metric])

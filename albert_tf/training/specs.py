@@ -38,32 +38,21 @@ class TrainSpec:
       max_steps: the global step at which to stop.
       data_fingerprint: identifies the data; a resumed run must have the same one.
       data_description: describes the data, as JSON values; stored with the run.
-      time_budget: the seconds that `max_steps` were planned for; stored with the run. None: they
-        were given.
     """
 
     input_fn: InputFn
     max_steps: int
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    time_budget: float | None = None
 
     def __post_init__(self) -> None:
         """Raises AlbertError for an impossible number of steps."""
         check_integer("`max_steps`", self.max_steps)
 
     @classmethod
-    def of(
-        cls, source: RecordSource, max_steps: int, time_budget: float | None = None
-    ) -> TrainSpec:
+    def of(cls, source: RecordSource, max_steps: int) -> TrainSpec:
         """Returns the spec that trains on these records up to a global step."""
-        return cls(
-            input_fn=source.train_input_fn,
-            max_steps=max_steps,
-            data_fingerprint=source.fingerprint,
-            data_description=source.description,
-            time_budget=time_budget,
-        )
+        return cls(source.train_input_fn, max_steps, source.fingerprint, source.description)
 
 
 @dataclasses.dataclass(frozen=True)

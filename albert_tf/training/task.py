@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,15 @@ class Task(abc.ABC):
     #: For entries of `metrics` in which larger is better: the entry that says what the same answer
     #: to every example reaches, 0 if there is none.
     constant_answers: Mapping[str, str] = {}
+
+    def constant_answer_note(self, metrics: Mapping[str, float]) -> str | None:
+        """Returns a sentence if metrics are no better than with a constant answer, else None."""
+        bad = [
+            f"{name} {metrics[name]:.4f}"
+            for name, constant in self.constant_answers.items()
+            if metrics.get(name, math.inf) <= metrics.get(constant, 0.0)
+        ]
+        return f"No better than the same answer every time: {', '.join(bad)}." if bad else None
 
     @abc.abstractmethod
     def description(self) -> dict[str, object]:

@@ -22,7 +22,8 @@ from albert_tf.io.storage import exists, isdir, listdir
 from albert_tf.pretrained.locate import no_model
 
 RUN_CONFIG = "run_config.json"
-TRAINING_DATA = "training_data.json"
+#: The parts of run_config.json that two runs must have in common to be the same.
+IDENTITY = ("run", "task", "train")
 TASK_FILE = "task.json"
 SEEDS_FILE = "seeds.json"
 METRICS_FILE = "metrics.jsonl"
@@ -99,14 +100,14 @@ class BestRecord:
 class RunFolder:
     """The output directory of one run; docs/reliability.md has the rules for changing it.
 
-      run_config.json, training_data.json   whose run it is; written first, never replaced
-      task.json, tokenizer.json, …          what the task needs to use the weights
-      checkpoints/ckpt-<step>               all that resuming needs; `checkpoint` lists them
-      best/ckpt-<step>, best/best.json      the weights of the best evaluation, and its record
-      metrics.jsonl, events/                the log
-      eval_results.json, predictions, …     results, written again by every evaluation
-      seeds.json, seed-<seed>/              the runs with several seeds, and the name of the best
-      .lock                                 while a process trains
+      run_config.json                    whose run it is; written first, never replaced
+      task.json, tokenizer.json, …       what the task needs to use the weights
+      checkpoints/ckpt-<step>            all that resuming needs; `checkpoint` lists them
+      best/ckpt-<step>, best/best.json   the weights of the best evaluation, and its record
+      metrics.jsonl, events/             the log
+      eval_results.json, predictions, …  results, written again by every evaluation
+      seeds.json, seed-<seed>/           the runs with several seeds, and the name of the best
+      .lock                              while a process trains
 
     Attributes:
       path: of the folder; it may be missing.
@@ -129,7 +130,7 @@ class RunFolder:
     # Whose run it is.
 
     def recorded(self) -> dict[str, Any] | None:
-        """Returns run_config.json, with `run`, `task` and `train`; None if there is none.
+        """Returns run_config.json, whose IDENTITY is there; None if there is none.
 
         Raises:
           AlbertError: it is damaged.
@@ -138,7 +139,7 @@ class RunFolder:
             return None
         path = self.file(RUN_CONFIG)
         recorded = files.read_object(path, "run configuration")
-        for part in ("run", "task", "train"):
+        for part in IDENTITY:
             if not isinstance(recorded.get(part), dict):
                 raise AlbertError(
                     f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
@@ -156,17 +157,11 @@ class RunFolder:
                 f"of which; give another `output_dir`{start if BEST in there else ''}."
             )
 
-    def claim(
-        self,
-        record: Mapping[str, object],
-        data: Mapping[str, object],
-        save_files: Callable[[str], None],
-    ) -> None:
+    def claim(self, record: Mapping[str, object], save_files: Callable[[str], None]) -> None:
         """Makes this the folder of a run.
 
         Args:
           record: for run_config.json.
-          data: for training_data.json.
           save_files: writes the files of the task to a folder.
 
         Raises:
@@ -184,8 +179,7 @@ class RunFolder:
                         f"{path} is not of this run, which has another file of this name; give "
                         "another `output_dir`, or move the file away."
                     )
-            files.write_json(self.file(TRAINING_DATA), data)
-            files.write_json(self.file(RUN_CONFIG), record)  # Last of the two: it claims.
+            files.write_json(self.file(RUN_CONFIG), record)
             for name in names:
                 storage.makedirs(os.path.dirname(self.file(name)))
                 storage.rename(os.path.join(temporary, name), self.file(name))

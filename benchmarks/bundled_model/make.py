@@ -26,7 +26,7 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.version import __version__
 from albert_tf.weights.conversion import FLOAT16, convert
 from albert_tf.weights.pretrained_model import load_pretrained
-from albert_tf.weights.run_folder import BEST, RUN_CONFIG, TRAINING_DATA, BestRecord
+from albert_tf.weights.run_folder import BEST, RUN_CONFIG, BestRecord
 from benchmarks.bundled_model import heldout
 
 FLAGS = flags.FLAGS
@@ -150,7 +150,7 @@ def describe_run(path: str) -> dict[str, Any]:
       AlbertError: one of them is missing, or tells nothing of training.
     """
     config = files.read_object(os.path.join(path, RUN_CONFIG), "run configuration")
-    data = files.read_object(os.path.join(path, TRAINING_DATA), "description of the data")
+    data = config["data"]
     log_file = os.path.join(path, "metrics.jsonl")
     log = [parse_json(line, log_file) for line in read_lines(log_file)]
     padding = [entry["padding_share"] for entry in log if "padding_share" in entry]

@@ -101,10 +101,9 @@ def write_checkpoint() -> None:
         named[name].assign(state[name])
     step = int(state["step"])
     run.optimizer.iterations.assign(step)
-    run.store.begin()
-    run.task.save_files(folder)
-    run.identity.write(folder)
-    print(run.store.save(step))
+    run.folder.claim(run.record, run.task.save_files)
+    run.store.save(step)
+    print(run.folder.newest())
     if FLAGS.metrics:
         logs = [files.read_bytes(path) for path in files.expand_globs(FLAGS.metrics)]
         files.write_bytes(os.path.join(folder, METRICS_FILE), b"".join(logs))

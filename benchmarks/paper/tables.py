@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.training.monitors import read_metrics
-from albert_tf.weights.run_folder import METRICS_FILE
+from albert_tf.weights.run_folder import METRICS_FILE, RunFolder
 from benchmarks import common
 from benchmarks.paper.plan import Plan, Source
 from benchmarks.paper.recipes import Row
@@ -92,7 +92,7 @@ def _curve(model: str | None) -> list[dict[str, float]]:
     """The held-out evaluations of a training run, in order."""
     if not model or not tf.io.gfile.exists(os.path.join(model, METRICS_FILE)):
         return []
-    entries = [entry for entry in read_metrics(model) if entry["split"] != "train"]
+    entries = [entry for entry in read_metrics(RunFolder(model)) if entry["split"] != "train"]
     return [{k: v for k, v in entry.items() if k != "split"} for entry in entries]
 
 

@@ -14,6 +14,7 @@ import pytest
 from albert_tf.data import records
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
+from albert_tf.weights.run_folder import RunFolder
 from benchmarks.gpu_step import emit, text
 from benchmarks.gpu_step.program import BATCH, INITIAL_FILE, WEIGHT, Parameter, Program, load_state
 from benchmarks.random_step import random_columns
@@ -153,7 +154,7 @@ def test_a_run_on_text_goes_on_with_the_next_batches(path, tmp_path):
     assert equal(whole, resumed)
     with pytest.raises(AssertionError, match="was trained on other data"):
         pretrain("c", 9, "--seed=3")
-    assert [entry["step"] for entry in read_metrics(str(tmp_path / "c"))] == [4, 6, 8]
+    assert [entry["step"] for entry in read_metrics(RunFolder(str(tmp_path / "c")))] == [4, 6, 8]
 
     records_file = str(tmp_path / "a.tfrecord")
     columns = random_columns(CONFIG, LENGTH, 2 * ROWS, PREDICTIONS / LENGTH)
@@ -165,7 +166,12 @@ def test_a_run_on_text_goes_on_with_the_next_batches(path, tmp_path):
         f"--output_dir={tmp_path}/run",
         f"--metrics={tmp_path}/a/metrics.jsonl,{tmp_path}/c/metrics.jsonl",
     )  # fmt: skip
-    assert [entry["step"] for entry in read_metrics(str(tmp_path / "run"))] == [2, 4, 6, 8]
+    assert [entry["step"] for entry in read_metrics(RunFolder(str(tmp_path / "run")))] == [
+        2,
+        4,
+        6,
+        8,
+    ]
     source = open_source(str(tmp_path / "run"))
     for parameter in Program.load(one).of_kind(WEIGHT):
         assert np.array_equal(source.read(parameter.name), resumed[parameter.name])

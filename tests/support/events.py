@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/tensorboard.md"
 
 
-def summaries(output_dir: Path | str, split: str = "") -> Iterator[tuple[int, Any]]:
-    """Yields step and value of all summaries of a split; "" for those above the splits."""
+def summaries(output_dir: Path | str, split: str) -> Iterator[tuple[int, Any]]:
+    """Yields step and value of all summaries of a split."""
     for path in sorted(Path(output_dir, "events", split).glob("*tfevents*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             for value in event.summary.value:
@@ -36,14 +35,3 @@ def undocumented_tags(output_dir: Path | str, *splits: str) -> set[str]:
 def text_of(value: Any) -> str:
     """Returns the text of a text summary."""
     return tf.make_ndarray(value.tensor).item().decode()
-
-
-def hyperparameters(output_dir: Path | str) -> tuple[str, dict[str, Any]]:
-    """Returns the name of a run in TensorBoard's HPARAMS, and its settings."""
-    ((_, value),) = summaries(output_dir)
-    content = value.metadata.plugin_data
-    assert content.plugin_name == "hparams"
-    info = HParamsPluginData.FromString(content.content).session_start_info
-    return info.group_name, {
-        name: getattr(setting, setting.WhichOneof("kind")) for name, setting in info.hparams.items()
-    }

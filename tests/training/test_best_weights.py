@@ -45,7 +45,7 @@ def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
     estimator.task.best_metric_larger_is_better = larger_is_better
     run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
     run.signals = StopSignals()
-    run.monitor.begin(0)
+    run.monitor = run.new_monitor(0)
     for step in (2, 4, 6, 8):
         run._evaluate(step)
     run.monitor.close()

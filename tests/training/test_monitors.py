@@ -10,22 +10,22 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import MetricsLog, read_metrics
-from tests.support.events import hyperparameters
+from albert_tf.weights.run_folder import RunFolder
 
 
 def test_the_entries_of_a_run_are_read_without_damaged_ones(tmp_path):
-    log = MetricsLog(str(tmp_path), 0)
+    log = MetricsLog(RunFolder(str(tmp_path)), 0)
     log.write(1, "train", {"loss": 2.0})
     log.write(2, "eval", {"loss": float("nan")})
     log.close()
     with (tmp_path / "metrics.jsonl").open("a") as f:
         f.write('[1]\n{"step": "3"}\n{"step": 3, "spl')
-    assert read_metrics(str(tmp_path)) == [
+    assert read_metrics(RunFolder(str(tmp_path))) == [
         {"step": 1, "split": "train", "loss": 2.0},
         {"step": 2, "split": "eval", "loss": None},
     ]
     with pytest.raises(AlbertError, match=r"metrics\.jsonl does not exist"):
-        read_metrics(str(tmp_path / "other"))
+        read_metrics(RunFolder(str(tmp_path / "other")))
 
 
 def test_damaged_and_later_lines_are_dropped_and_the_damaged_ones_counted(tmp_path, capsys):
@@ -34,25 +34,15 @@ def test_damaged_and_later_lines_are_dropped_and_the_damaged_ones_counted(tmp_pa
     path.write_bytes(
         b"\n".join([good[0], b'{"step": 1, "sp', b"\xff\xfe\0", b"[]", *good[1:], b"{"])
     )
-    MetricsLog(str(tmp_path), 2).close()
+    MetricsLog(RunFolder(str(tmp_path)), 2).close()
     assert path.read_bytes().splitlines() == good[:2]
     assert f"{path} has 3 damaged lines; they are dropped." in capsys.readouterr().out
 
 
 def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
-    log = MetricsLog(str(tmp_path / "run"), 0)
+    log = MetricsLog(RunFolder(str(tmp_path / "run")), 0)
     log.write(1, "train", {"loss": 1.0})
     shutil.rmtree(tmp_path / "run")
     sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
     with pytest.raises(AlbertError, match=sentence):
         log.write(2, "train", {"loss": 1.0})
-
-
-def test_the_settings_of_a_run_are_hyperparameters_named_by_the_run(tmp_path):
-    log = MetricsLog(str(tmp_path), 0)
-    log.hyperparameters({"learning_rate": 0.5, "optimizer": "lamb", "seed": 3}, "runs/a")
-    log.close()
-    assert hyperparameters(tmp_path) == (
-        "runs/a",
-        {"learning_rate": 0.5, "optimizer": "lamb", "seed": 3},
-    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from albert_tf import EvalSpec, RunConfig
 from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.results import constant_answer_note, write_results
+from albert_tf.training.monitors import write_results
+from albert_tf.training.task import Task
 from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.run_folder import RunFolder
 from tests.support.pages import ROOT
 from tests.support.small_tasks import open_small_task
 from tests.training.conftest import HEADS_ALONE
@@ -31,29 +34,31 @@ def strict_json(path):
 
 
 def test_results_that_are_not_finite_are_null_and_an_error(tmp_path, capsys):
-    write_results(str(tmp_path), {"loss": 0.5})
+    write_results(RunFolder(str(tmp_path)), {"loss": 0.5})
     assert strict_json(tmp_path / "eval_results.json") == {"loss": 0.5}
     results = {"loss": math.nan, "accuracy": 0.5, "perplexity": math.inf}
     with pytest.raises(DivergedError, match=r"not finite \(loss, perplexity; null in .*\.json\)"):
-        write_results(str(tmp_path), results)
+        write_results(RunFolder(str(tmp_path)), results)
     written = strict_json(tmp_path / "eval_results.json")
     assert written == {"loss": None, "accuracy": 0.5, "perplexity": None}
     assert capsys.readouterr().out.count("Written to") == 2
     with pytest.raises(DivergedError):
-        write_results(str(tmp_path / "none"), results, writes=False)
+        write_results(RunFolder(str(tmp_path / "none")), results, writes=False)
     assert not (tmp_path / "none").exists()
 
 
 def test_metrics_no_better_than_those_of_a_constant_answer_are_named_as_on_the_page():
+    def note(metrics, constant):
+        return Task.constant_answer_note(SimpleNamespace(constant_answers=constant), metrics)
+
     names = {"accuracy": "majority_accuracy"}
-    note = constant_answer_note({"accuracy": 0.5271, "majority_accuracy": 0.5271}, names)
-    assert f"\n{note}\n" in (ROOT / "docs/divergence.md").read_text("utf-8")
-    assert not constant_answer_note({"accuracy": 0.6, "majority_accuracy": 0.5271}, names)
+    text = note({"accuracy": 0.5271, "majority_accuracy": 0.5271}, names)
+    assert f"\n{text}\n" in (ROOT / "docs/divergence.md").read_text("utf-8")
+    assert not note({"accuracy": 0.6, "majority_accuracy": 0.5271}, names)
     # A correlation is 0 if all answers are the same.
-    assert constant_answer_note({"pearson": -0.1}, {"pearson": "majority_pearson"})
-    assert not constant_answer_note({"pearson": 0.1}, {"pearson": "majority_pearson"})
-    bad = dict.fromkeys(("accuracy", "majority_accuracy"), math.nan)
-    assert not constant_answer_note(bad, names)
+    assert note({"pearson": -0.1}, {"pearson": "majority_pearson"})
+    assert not note({"pearson": 0.1}, {"pearson": "majority_pearson"})
+    assert not note(dict.fromkeys(("accuracy", "majority_accuracy"), math.nan), names)
 
 
 @pytest.mark.parametrize("name", ["classification", "squad_2"])

@@ -18,7 +18,7 @@ from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
-from albert_tf.training.run_identity import RunIdentity, version_note
+from albert_tf.training.run_identity import is_in, run_record, version_note
 from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 
 CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
@@ -29,13 +29,13 @@ def folder(tmp_path):
     return RunFolder(str(tmp_path))
 
 
-def claim(folder, identity):
-    folder.claim(identity.record, identity.data, lambda _: None)
+def claim(folder, record):
+    folder.claim(record, lambda _: None)
 
 
 @pytest.fixture
 def of(tiny_config, record_paths):
-    """Makes the identity of a run, given changes to it."""
+    """Makes the record of a run, given changes to it."""
 
     def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, **values):
         model_config = dataclasses.replace(tiny_config, **(model or {}))
@@ -44,7 +44,7 @@ def of(tiny_config, record_paths):
         if fingerprint:
             spec = dataclasses.replace(spec, data_fingerprint=fingerprint)
         task = PretrainingTask(model_config, source)
-        return RunIdentity(dataclasses.replace(CONFIG, **values), task, spec)
+        return run_record(dataclasses.replace(CONFIG, **values), task, spec)
 
     return of
 
@@ -52,11 +52,11 @@ def of(tiny_config, record_paths):
 @pytest.fixture
 def refusal(of, folder):
     claim(folder, of())
-    assert of().is_in(folder)
+    assert is_in(folder, of())
 
     def refusal(**changes):
         with pytest.raises(AlbertError, match="holds another run") as error:
-            of(**changes).is_in(folder)
+            is_in(folder, of(**changes))
         return str(error.value)
 
     return refusal
@@ -107,21 +107,21 @@ def test_other_records_are_named_and_counted(refusal, record_paths):
 def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):
     digest = "0123456789abcdef" * 4
     text = refusal(fingerprint=digest)
-    assert "(training data: other records)" in text and digest not in text
+    assert "(training data: other records, lengths or masks)" in text and digest not in text
 
 
 def test_values_that_look_the_same_once_shortened_are_not_shown(of, folder):
     begin = "gs://bucket/" + "x" * 80
     claim(folder, of(init_checkpoint=f"{begin}/a"))
     with pytest.raises(AlbertError, match=r"another run \(another `init_checkpoint`\); give"):
-        of(init_checkpoint=f"{begin}/b").is_in(folder)
+        is_in(folder, of(init_checkpoint=f"{begin}/b"))
 
 
 def test_a_run_of_another_task_is_reported_by_the_tasks_alone(of, folder, monkeypatch):
     claim(folder, of())
     monkeypatch.setattr(PretrainingTask, "name", "squad")
     with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):
-        of(train_batch_size=16).is_in(folder)
+        is_in(folder, of(train_batch_size=16))
 
 
 def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, folder, tmp_path):
@@ -131,7 +131,7 @@ def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, folder, tm
     written = json.loads(path.read_text())
     assert written["tensorflow"] == tf.__version__
     path.write_text(json.dumps({**written, "tensorflow": "2.9.3"}))
-    assert of().is_in(folder)
+    assert is_in(folder, of())
     assert version_note(folder) == (
         f"This run began with TensorFlow 2.9.3 and is resumed with {tf.__version__}. The "
         "two round differently, so results can differ slightly from those of an uninterrupted run."

@@ -29,7 +29,7 @@ from albert_tf.tasks.multiple_choice.data import (
 )
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.sequences import join_segments
-from albert_tf.training.results import print_metrics
+from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch
 

@@ -108,6 +108,8 @@ class PretrainingConfig(RunConfig):
         needs="do_train",
     )
 
+    DECISIVE = (*RunConfig.DECISIVE, "time_budget")
+
     def __post_init__(self) -> None:
         """Fills in what depends on other settings, and checks the values."""
         if self.learning_rate is None:

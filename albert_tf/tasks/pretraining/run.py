@@ -12,7 +12,7 @@ from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
 from albert_tf.tasks.pretraining.time_budget import planned
 from albert_tf.training.cluster import output_lock
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.results import constant_answer_note, print_metrics, write_results
+from albert_tf.training.monitors import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.weights.load import check_architecture
 
@@ -82,13 +82,12 @@ def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, fl
             f"of {config.train_batch_size}{shallow}, {config.optimizer}, peak learning rate "
             f"{config.learning_rate:.3g}."
         )
-        train_spec = TrainSpec.of(source, config.num_train_steps, config.time_budget)
-        estimator.train_and_evaluate(train_spec, eval_spec)
+        estimator.train_and_evaluate(TrainSpec.of(source, config.num_train_steps), eval_spec)
     if eval_spec is None:
         return {}
     results = estimator.evaluate(eval_spec)
     print_metrics(results)
-    if note := constant_answer_note(results, task.constant_answers):
+    if note := task.constant_answer_note(results):
         log.info(note)
-    write_results(config.output_dir, results, estimator.chief)
+    write_results(estimator.folder, results, estimator.chief)
     return results

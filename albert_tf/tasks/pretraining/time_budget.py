@@ -165,7 +165,7 @@ def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
         folder.check_no_remains()
         return None
     run, train = recorded["run"], recorded["train"]
-    of_run = train.get("time_budget")
+    of_run = run.get("time_budget")
     if of_run != minutes:
         time = f"planned for {of_run} minutes" if of_run else "of a given number of steps"
         raise AlbertError(

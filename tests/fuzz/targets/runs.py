@@ -112,7 +112,7 @@ TARGETS = {
     ),
     "metrics.jsonl": Target(
         written(METRICS_FILE, '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": null}\n'),
-        lambda path: MetricsLog(str(path.parent), 1),
+        lambda path: MetricsLog(RunFolder(str(path.parent)), 1),
     ),
     "task.json of a classifier": Target(
         _task_file(_CLASSIFIER), lambda path: TextClassificationTask.load(str(path.parent)), True

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from albert_tf.tasks.pretraining.time_budget import (
     shallow_layers,
     smallest_batch,
 )
-from albert_tf.training.run_identity import RunIdentity
+from albert_tf.training.run_identity import run_record
 from albert_tf.training.specs import TrainSpec
 from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 from tests.support.builders import tiny_config
@@ -101,9 +102,9 @@ def record_run(config, time_budget):
     """Writes run_config.json as the training of a plan does; returns its path."""
     source = SimpleNamespace(manifest=None, masking=None)
     task = PretrainingTask(tiny_config(40), source, neighbor_attention=config.neighbor_attention)
-    spec = TrainSpec(None, config.num_train_steps, "data", time_budget=time_budget)
-    identity, folder = RunIdentity(config, task, spec), RunFolder(config.output_dir)
-    folder.claim(identity.record, identity.data, lambda _: None)
+    config = dataclasses.replace(config, time_budget=time_budget)
+    spec, folder = TrainSpec(None, config.num_train_steps, "data"), RunFolder(config.output_dir)
+    folder.claim(run_record(config, task, spec), lambda _: None)
     return folder.file(RUN_CONFIG)
 
 
