@@ -39,9 +39,9 @@ from albert_tf.tasks.glue.run import read_split
 from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.squad.data import SquadSpec, read_squad
 from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.training.devices import fast_precisions, make_strategy
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.strategy import fast_precisions, make_strategy
 from benchmarks.common import describe_machine, markdown, show_spread, spread
 from benchmarks.peers.protocol import Peer
 

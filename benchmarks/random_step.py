@@ -68,9 +68,9 @@ class RandomStep:
         from albert_tf.optimization.optimizer import AlbertOptimizer
         from albert_tf.tasks.pretraining.data import open_records
         from albert_tf.tasks.pretraining.task import PretrainingTask
+        from albert_tf.training.devices import make_strategy
         from albert_tf.training.loop import TrainLoop, distribute
         from albert_tf.training.specs import RunConfig
-        from albert_tf.training.strategy import make_strategy
 
         self._folder = tempfile.TemporaryDirectory()
         path = os.path.join(self._folder.name, "random.tfrecord")

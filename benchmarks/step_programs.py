@@ -98,9 +98,9 @@ class StepFunction:
 
         from albert_tf.data.context import InputContext
         from albert_tf.optimization.optimizer import AlbertOptimizer, learning_rate_at
+        from albert_tf.training.devices import make_strategy
         from albert_tf.training.loop import Predictor, TrainLoop
         from albert_tf.training.specs import RunConfig
-        from albert_tf.training.strategy import make_strategy
 
         # On a TPU the whole step is compiled. So is it here, for the CPU, with `jit_compile`.
         run = RunConfig(

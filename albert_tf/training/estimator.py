@@ -22,12 +22,16 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
+from albert_tf.training.devices import (
+    announce_devices,
+    check_tpu_run,
+    fast_precisions,
+    make_strategy,
+)
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_eval_batch
-from albert_tf.training.strategy import announce_devices, fast_precisions, make_strategy
 from albert_tf.training.task import Task
-from albert_tf.training.tpu import check_tpu_run
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 

@@ -23,9 +23,8 @@ from albert_tf.modeling.kernels.graph_mode import (
 )
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.optimization.optimizer import AlbertOptimizer
-from albert_tf.training.compilation import mode_chooser
+from albert_tf.training.devices import devices_of, mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
-from albert_tf.training.strategy import devices_of
 from albert_tf.training.task import Batch, Task
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.

@@ -20,7 +20,7 @@ from albert_tf.io import files, folders
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.training.strategy import fast_precisions
+from albert_tf.training.devices import fast_precisions
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 

@@ -19,7 +19,7 @@ from albert_tf.modeling.neighbor_attention import has_room
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import are_compact, open_records, sequence_length
 from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
-from albert_tf.training.strategy import mirrored_devices
+from albert_tf.training.devices import mirrored_devices
 from albert_tf.training.timing import step_seconds
 from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 

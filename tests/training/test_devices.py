@@ -1,0 +1,346 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Devices, precisions and `jit_compile`. Without GPU and TPU, TensorFlow's answers are replaced.
+
+test_xla_step.py tests the compiled step of a TPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import nullcontext
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import RunConfig
+from albert_tf.data.context import InputContext
+from albert_tf.data.length_batches import length_buckets
+from albert_tf.errors import AlbertError
+from albert_tf.io.text_tables import TextExample
+from albert_tf.modeling.kernels.graph_mode import GraphMode
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.training import devices
+from albert_tf.training.devices import (
+    can_compile,
+    check_tpu_run,
+    fast_precisions,
+    make_strategy,
+    missing_compiler,
+    mode_chooser,
+    print_once,
+)
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.run import TrainingRun
+from albert_tf.training.specs import TrainSpec
+from tests.support import builders
+from tests.support.small_tasks import PIECES, open_small_task
+from tests.training.conftest import HEADS_ALONE
+
+HOSTS = ["host0:2222", "host1:2222"]
+NO_CLUSTER = "needs the environment variable TF_CONFIG with a JSON object"
+
+
+def tf_config(cluster, kind="worker", index=0):
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (None, NO_CLUSTER),
+        ("{", NO_CLUSTER),
+        ("[]", NO_CLUSTER),
+        (json.dumps({"cluster": {"worker": HOSTS}}), NO_CLUSTER),
+        (tf_config({"worker": 3}), NO_CLUSTER),
+        (tf_config({"worker": HOSTS}, "ps"), NO_CLUSTER),
+        (tf_config({"worker": HOSTS}, index="x"), NO_CLUSTER),
+        (tf_config({"worker": HOSTS}, index=2), "this is worker 2, but its cluster has 2; indices"),
+        (tf_config({"worker": HOSTS}, index=-1), "this is worker -1, but its cluster has 2"),
+        (tf_config({"worker": ["host0", "host1"]}), NO_CLUSTER),
+        (tf_config({"worker": ["host0:2222", "host1:0"]}), NO_CLUSTER),
+        (tf_config({"worker": [2222, 2223]}), NO_CLUSTER),
+        (tf_config({"worker": HOSTS[:1] * 2}), "names the address host0:2222 more than once"),
+        (tf_config({"worker": HOSTS[:1], "chief": HOSTS[:1]}), "host0:2222 more than once"),
+        (tf_config({"worker": HOSTS[:1]}), "names one worker only"),
+        (tf_config({"chief": HOSTS[:1]}, "chief"), "names one worker only"),
+    ],
+)
+def test_an_invalid_cluster_is_one_sentence(monkeypatch, value, sentence):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TF_CONFIG", value)
+    with pytest.raises(AlbertError, match=sentence):
+        make_strategy(RunConfig("runs/a", strategy="multi_worker"))
+
+
+def test_a_cluster_joined_too_late_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config({"worker": HOSTS}))
+    tf.constant(1)
+    with pytest.raises(AlbertError, match=r"run its first operation; call .*join_cluster"):
+        make_strategy(RunConfig("runs/a", strategy="multi_worker"))
+
+
+def test_mirrored_with_one_device_is_refused(monkeypatch):
+    (one, *_) = tf.config.list_logical_devices("CPU")
+    found = {"GPU": [], "CPU": [one]}
+    monkeypatch.setattr(tf.config, "list_logical_devices", found.get)
+    with pytest.raises(AlbertError, match="needs at least two GPUs, and TensorFlow sees no GPU; "):
+        make_strategy(RunConfig("runs/a", strategy="mirrored"))
+    found["GPU"] = [one]
+    with pytest.raises(AlbertError, match="sees one GPU; `strategy`=default uses one device"):
+        make_strategy(RunConfig("runs/a", strategy="mirrored"))
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precisions"),
+    [
+        ([None], ["float32"]),  # AMD's
+        ([(6, 0)], ["float32"]),  # P100
+        ([(7, 0)], ["mixed_float16", "float32"]),  # V100
+        ([(7, 5), (8, 0)], ["mixed_float16", "float32"]),  # T4 and A100: the older one decides.
+        ([(8, 0)], ["mixed_bfloat16", "mixed_float16", "float32"]),
+        ([(12, 0)], ["mixed_bfloat16", "mixed_float16", "float32"]),  # RTX 50
+    ],
+)
+def test_the_oldest_gpu_decides_which_precisions_are_fast(monkeypatch, capabilities, precisions):
+    details = [{"compute_capability": x} if x else {} for x in capabilities]
+    monkeypatch.setattr(devices, "gpu_details", lambda strategy: details)
+    assert fast_precisions(tf.distribute.get_strategy()) == tuple(precisions)
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
+@pytest.mark.parametrize(("name", "words"), [("default", "1 CPU"), ("mirrored", "2 CPUs")])
+def test_the_devices_are_printed_once(monkeypatch, capsys, name, words):
+    monkeypatch.setattr(devices, "_DRIVER", ())
+    print_once.cache_clear()
+    for _ in range(2):
+        devices.announce_devices(make_strategy(RunConfig("runs/a", strategy=name)))
+    assert capsys.readouterr().out == f"Devices: {words}.\n"
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
+def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tmp_path):
+    assert not devices.missing_gpu() or any(map(os.path.exists, devices._DRIVER))
+    (tmp_path / "version").touch()
+    monkeypatch.setattr(devices, "_DRIVER", (str(tmp_path / "version"),))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert devices.missing_gpu().endswith("sees no GPU: CUDA_VISIBLE_DEVICES='-1' hides it.")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert f'pip install "tensorflow[and-cuda]=={tf.__version__}"' in devices.missing_gpu()
+    print_once.cache_clear()
+    devices.announce_devices(make_strategy(RunConfig("runs/a")))
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]
+
+
+TPU_BATCH = {"input_word_ids": tf.TensorSpec([16, 8], tf.int32)}
+
+
+def tpu_run(**values):
+    defaults = {"output_dir": "gs://bucket/run", "train_batch_size": 64, "strategy": "tpu"}
+    return RunConfig(**{**defaults, **values})
+
+
+@pytest.fixture(autouse=True)
+def no_name_in_the_environment(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"precision": "mixed_bfloat16", "gradient_accumulation_steps": 4}, None),
+        ({"tpu_name": "pod", "output_dir": "runs/a"}, "the TPU 'pod' cannot reach runs/a; put"),
+        ({"tpu_name": "grpc://10.0.0.2:8470"}, "cannot reach records/a.tfrecord"),
+    ],
+)
+def test_the_machines_of_a_tpu_must_reach_all_files(values, sentence):
+    expected = pytest.raises(AlbertError, match=sentence) if sentence else nullcontext()
+    with expected:
+        check_tpu_run(tpu_run(**values), TPU_BATCH, ["records/a.tfrecord"])
+
+
+def test_float16_is_refused():
+    with pytest.raises(AlbertError, match=r"is for GPUs; .* use `precision`=mixed_bfloat16\.$"):
+        tpu_run(precision="mixed_float16")
+    tpu_run(precision="mixed_float16", strategy="mirrored")
+
+
+def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_paths, tmp_path):
+    source = open_records(",".join(record_paths), tiny_config)
+    for input_fn in (source.train_input_fn, source.eval_input_fn):
+        check_tpu_run(tpu_run(), input_fn(InputContext(64)).element_spec)
+    model = builders.tiny_config(6, max_position_embeddings=512)
+    spec = ClassificationSpec(("x", "y"), 512)
+    task = TextClassificationTask(model, builders.write_tokenizer(tmp_path, "a"), spec)
+    examples = [TextExample(str(i), "a " * (i + 1), None, "x", f"f:{i}") for i in range(64)]
+
+    def batch(pad_to_max):
+        source = task.open_examples(examples, "train", pad_to_max=pad_to_max).source
+        return source.train_input_fn(InputContext(64)).element_spec
+
+    check_tpu_run(tpu_run(), batch(pad_to_max=True))
+    with pytest.raises(AlbertError, match="set `pad_to_max`"):
+        check_tpu_run(tpu_run(), batch(pad_to_max=False))
+
+
+def test_a_machine_without_a_tpu_says_so():
+    with pytest.raises(AlbertError, match="found no TPU on this machine"):
+        make_strategy(tpu_run())
+
+
+def test_a_tpu_that_cannot_be_used_is_one_sentence():
+    with pytest.raises(AlbertError, match="The TPU 'no-such-tpu' cannot be used: ") as error:
+        make_strategy(tpu_run(tpu_name="no-such-tpu"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_tpu_is_started_once_a_process(monkeypatch):
+    """TensorFlow's part is replaced, as there is no TPU here."""
+    started = []
+    resolvers = tf.distribute.cluster_resolver
+
+    def resolver(tpu, zone, project):
+        if tpu == "busy" and not started:
+            raise RuntimeError("it is busy")
+        return f"{tpu} in {zone} of {project}"
+
+    monkeypatch.setattr(resolvers, "TPUClusterResolver", resolver)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda _: None)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", started.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: [resolver])
+    with pytest.raises(AlbertError, match="'busy' cannot be used: it is busy"):
+        make_strategy(tpu_run(tpu_name="busy", tpu_zone="z"))
+    first = make_strategy(tpu_run(tpu_name="pod", tpu_zone="z"))
+    assert make_strategy(tpu_run(tpu_name="pod", tpu_zone="z", output_dir="gs://bucket/b")) is first
+    make_strategy(tpu_run(tpu_name="busy", tpu_zone="z"))
+    make_strategy(tpu_run(tpu_name="pod", tpu_zone="y"))
+    assert started == ["pod in z of None", "busy in z of None", "pod in y of None"]
+
+
+ONE_LENGTH = {"ids": tf.TensorSpec([None, 16], tf.int32), "weights": tf.TensorSpec([8], tf.float32)}
+LENGTHS = {**ONE_LENGTH, "ids": tf.TensorSpec([8, None], tf.int32)}
+NVIDIA = {"compute_capability": (7, 0)}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Makes strategies seem to use GPUs with these details, and NVIDIA's compiler be there."""
+
+    def gpu(*details, lacking=""):
+        monkeypatch.setattr(devices, "gpu_details", lambda strategy: list(details))
+        monkeypatch.setattr(devices, "missing_compiler", lambda: lacking)
+        print_once.cache_clear()
+
+    return gpu
+
+
+def strategy_of(replicas=1):
+    if replicas == 1:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def chosen(jit_compile="auto", replicas=1):
+    mode_of = mode_chooser(strategy_of(replicas), jit_compile)
+    return tuple(mode_of(batch) is GraphMode.XLA for batch in (ONE_LENGTH, LENGTHS))
+
+
+def test_a_cpu_compiles_only_if_it_is_told_to():
+    assert chosen() == (False, False)
+    assert chosen(jit_compile=True) == (True, True)
+    assert chosen(jit_compile=False) == (False, False)
+
+
+def test_one_gpu_compiles_steps_of_batches_of_one_length(gpu):
+    gpu(NVIDIA)
+    assert chosen() == (True, False)
+    assert chosen(jit_compile=True) == (True, True)
+    assert chosen(jit_compile=False) == (False, False)
+
+
+def test_several_gpus_and_those_of_other_makers_do_not_compile(gpu):
+    gpu(NVIDIA, NVIDIA)
+    assert chosen(replicas=2) == (False, False)
+    gpu({"device_name": "another maker's"})
+    assert chosen() == (False, False)
+
+
+def test_a_gpu_without_the_compiler_goes_on_without_it_and_says_so(gpu, capsys):
+    gpu(NVIDIA, lacking="ptxas")
+    assert chosen() == chosen() == (False, False)
+    assert capsys.readouterr().out == (
+        "Steps run without XLA, which lacks NVIDIA's ptxas; "
+        f'pip install "tensorflow[and-cuda]=={tf.__version__}" brings it.\n'
+    )
+
+
+def test_a_device_that_xla_cannot_compile_for_is_found_out(monkeypatch, capsys):
+    can_compile.cache_clear()
+    assert can_compile("/cpu:0")
+    monkeypatch.setattr(tf.math, "rsqrt", tf.strings.as_string)  # Unknown to XLA.
+    can_compile.cache_clear()
+    print_once.cache_clear()
+    assert not can_compile("/cpu:0")
+    printed = capsys.readouterr().out
+    assert printed.startswith("Steps run without XLA, which cannot compile for /cpu:0: ")
+    assert printed.count("\n") == 1
+    can_compile.cache_clear()
+
+
+def test_both_parts_of_the_compiler_are_looked_for_where_xla_looks(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "_TOOLKITS", ())
+    monkeypatch.setattr(tf, "__file__", str(tmp_path / "tensorflow" / "__init__.py"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert missing_compiler() == "ptxas"
+    package = tmp_path / "nvidia" / "cuda_nvcc"
+    (package / "bin").mkdir(parents=True)
+    (package / "bin" / "ptxas").touch()
+    assert missing_compiler() == "libdevice.10.bc"
+    (package / "nvvm" / "libdevice").mkdir(parents=True)
+    (package / "nvvm" / "libdevice" / "libdevice.10.bc").touch()
+    assert missing_compiler() == ""
+    package.rename(tmp_path / "toolkit")
+    assert missing_compiler() == "ptxas"
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_a=1 --xla_gpu_cuda_data_dir={tmp_path / 'toolkit'}")
+    assert missing_compiler() == ""
+
+
+def traces(graphs):
+    """How often a function was traced with and without XLA."""
+    return tuple(graphs[jit].experimental_get_tracing_count() for jit in (True, False))
+
+
+def test_the_step_of_pretraining_has_one_length(gpu, tmp_path, make):
+    gpu(NVIDIA)
+    estimator, spec, _ = make(tmp_path, **HEADS_ALONE, steps=2)
+    run = TrainingRun(estimator, spec, None)
+    run.run()
+    assert traces(run.loop._gradients) == (1, 0)
+
+
+@pytest.mark.parametrize("pad_to_max", [False, True])
+def test_steps_of_fine_tuning_are_compiled_if_they_are_padded_to_one_length(
+    gpu, tmp_path, pad_to_max
+):
+    gpu(NVIDIA)
+    config = builders.tiny_config(len(PIECES), max_position_embeddings=32)
+    task, source, held_out = open_small_task(
+        "classification", config, tmp_path, pad_to_max=pad_to_max, max_seq_length=32
+    )
+    batches = {"train_batch_size": 8, "eval_batch_size": 8}
+    estimator = Estimator(task, RunConfig(str(tmp_path / "run"), **batches, **HEADS_ALONE))
+    run = TrainingRun(estimator, TrainSpec.of(source, 1), held_out)
+    run.run()
+    expected = (1, 0) if pad_to_max else (0, 1)
+    assert traces(run.loop._gradients) == traces(estimator._predictor._compute) == expected
+
+
+def test_compiled_steps_have_at_most_twelve_lengths_for_512_positions():
+    """Where the steps of each length are compiled; docs/clusters.md tells the number."""
+    assert len(length_buckets(512, few=True)) == 12 and len(length_buckets(128, few=True)) == 5
+    assert len(length_buckets(512, pad_to_max=True)) == 1
