@@ -8,7 +8,8 @@ to the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 
@@ -16,11 +17,18 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
 from albert_tf.io.log import log
 from albert_tf.weights.checkpoint import check_checkpoint
-from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
+from albert_tf.weights.run_folder import (
+    BEST,
+    CHECKPOINT_LIST,
+    CHECKPOINTS,
+    BestRecord,
+    RunFolder,
+    files_of,
+)
 
 
 class CheckpointStore:
-    """Saves and restores a run in its folder.
+    """Saves and restores a run in its folder; only it changes checkpoints there.
 
     A checkpoint is written under a temporary name, read back, and then renamed, its index last.
     Only then are others deleted: those beyond `keep_max`, and the former best weights once the
@@ -31,7 +39,8 @@ class CheckpointStore:
       named_weights: the model's weights by official name.
       state: what else to save, by name, such as the optimizer's.
       keep_max: checkpoints kept in `checkpoints/`.
-      writes: False on workers other than the chief, which save nothing: all have the same weights.
+      writes: False on workers other than the chief, which change no file: all have the same
+        weights.
 
     Attributes:
       folder: as passed in.
@@ -63,20 +72,19 @@ class CheckpointStore:
           StoppedError: a checkpoint cannot be read for now.
           AlbertError: there is no good checkpoint, or the newest good one does not fit this run.
         """
-        damaged, faults = [], []
+        damaged: dict[str, str] = {}
         for prefix in reversed(self.folder.checkpoints().values()):
             try:
                 self.restore(prefix)
             except DamagedError as error:
-                damaged.append(prefix)
-                faults.append(str(error))
+                damaged[prefix] = str(error)
                 continue
-            for text in faults:
+            for text in damaged.values():
                 log.info(f"{text} Resuming from {prefix}.")
-            return damaged
+            return list(damaged)
         raise AlbertError(
-            f"{' '.join(faults)} There is no good checkpoint in {self.folder.file(CHECKPOINTS)}; "
-            "put one back, or give another `output_dir`."
+            f"{' '.join(damaged.values())} There is no good checkpoint in "
+            f"{self.folder.file(CHECKPOINTS)}; put one back, or give another `output_dir`."
         )
 
     def restore(self, prefix: str) -> None:
@@ -100,6 +108,15 @@ class CheckpointStore:
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "
                 "another `output_dir`."
             ) from error
+
+    def set_aside(self, damaged: Collection[str]) -> None:
+        """Renames the files of damaged checkpoints, given by prefix; their data stays in them."""
+        if self._writes and damaged:
+            for prefix in damaged:
+                for name in files_of(prefix):
+                    new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
+                    log.info(f"The damaged {name} is now {new}.")
+            self._list()
 
     def restore_best(self) -> None:
         """Reads the record of the best weights; renames the folder if anything in it is damaged.
@@ -125,9 +142,8 @@ class CheckpointStore:
         """
         if self._writes:
             self._write(self._checkpoint, CHECKPOINTS, step)
-            kept = list(self.folder.checkpoints())[-self._keep_max :]
-            self.folder.delete_checkpoints(CHECKPOINTS, keep=kept)
-            self.folder.list_checkpoints()
+            self._delete(CHECKPOINTS, list(self.folder.checkpoints())[: -self._keep_max])
+            self._list()
 
     def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
         """Saves the weights as the best so far, and deletes the previous best.
@@ -143,23 +159,43 @@ class CheckpointStore:
             self._write(self._best_checkpoint, BEST, step)
             # The weights come before the record that names them; the old ones go last.
             self.best.save(self.folder.file(BEST))
-            self.folder.delete_checkpoints(BEST, keep=[step])
+            self._delete(BEST, {*self.folder.checkpoints(BEST)} - {step})
 
     def _write(self, checkpoint: tf.train.Checkpoint, part: str, step: int) -> None:
         """Writes a checkpoint, which appears only when it is complete and was read back."""
-        what = f"the checkpoint of step {step} in {self.folder.file(part)}"
+        folder, name = self.folder.file(part), f"ckpt-{step}"
+        what = f"the checkpoint of step {step} in {folder}"
 
-        def write(_: str) -> None:
-            with self.folder.new_checkpoint(part, step) as prefix:
+        def write(folder: str) -> None:
+            temporary = removal.temporary_name(os.path.join(folder, name))
+            prefix = os.path.join(temporary, name)
+            try:
+                storage.makedirs(temporary)
                 checkpoint.write(prefix)
                 check_checkpoint(prefix)
+                for file in reversed(files_of(prefix)):  # The index comes last.
+                    storage.rename(os.path.join(temporary, file), os.path.join(folder, file))
+            finally:
+                removal.remove_temporary(temporary)
 
         try:
             with files.space_for(what):
-                storage.retried(write, self.folder.file(part))
+                storage.retried(write, folder)
         except (DamagedError, StoppedError, tf.errors.OpError) as error:
             newest = self.folder.newest()
             last = f"The last one is {newest}." if newest else "There is none yet."
             if not isinstance(error, StoppedError):
                 error = f"Cannot write {what}: {first_line(error)}."
             raise StoppedError(f"{error} {last}") from None
+
+    def _delete(self, part: str, steps: Collection[int]) -> None:
+        prefixes = self.folder.checkpoints(part)
+        for step in steps:
+            removal.remove_files(self.folder.file(part), files_of(prefixes[step]))
+
+    def _list(self) -> None:
+        """Lists the checkpoints for tf.train.latest_checkpoint and other programs."""
+        names = [os.path.basename(prefix) for prefix in self.folder.checkpoints().values()]
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        files.write_text(self.folder.file(CHECKPOINTS, CHECKPOINT_LIST), "\n".join(lines) + "\n")

@@ -216,8 +216,7 @@ class TrainingRun:
         step = int(self.optimizer.iterations.numpy())
         what = f"the step of the newest checkpoint in {self.folder}"
         check_same_everywhere(self.strategy, step, what)
-        if self.chief:  # All processes have read them.
-            self.folder.set_aside_checkpoints(damaged)
+        self.store.set_aside(damaged)  # All processes have read them.
         self.store.restore_best()
         self._check_best(step)
         log.info(f"Resuming {self.folder} at step {step}.")

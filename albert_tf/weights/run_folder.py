@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of a run: what is in it, and the only code that changes checkpoints there."""
+"""The folder of a run: what is in it, whose it is, and which weights to read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from albert_tf.errors import AlbertError, DamagedError, StoppedError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
 from albert_tf.io.json_values import from_json, joined, short_repr
-from albert_tf.io.log import log
 from albert_tf.io.storage import exists, isdir, listdir
 from albert_tf.pretrained.locate import no_model
 
@@ -149,12 +148,10 @@ class RunFolder:
 
     def check_no_remains(self) -> None:
         """Raises AlbertError if there is anything of a run that nobody knows."""
-        there = [name for name in _OF_A_RUN if self.has(name)]
-        if there:
-            start = f", or start from its weights with `init_checkpoint`={self.file(BEST)}"
+        if there := [name for name in _OF_A_RUN if self.has(name)]:
             raise AlbertError(
-                f"{self} holds {joined(there, 80)} of a run, but no {RUN_CONFIG} that says "
-                f"of which; give another `output_dir`{start if BEST in there else ''}."
+                f"{self} holds {joined(there, 80)} of a run, but no {RUN_CONFIG} that says of "
+                "which; give another `output_dir`."
             )
 
     def claim(self, record: Mapping[str, object], save_files: Callable[[str], None]) -> None:
@@ -241,9 +238,8 @@ class RunFolder:
             if others or not seeds:
                 raise AlbertError(
                     f"{self} holds runs with several seeds ({SEEDS_FILE}), such as "
-                    f"{short_repr(min(others, default=BEST))}; give another output "
-                    f"directory, or the "
-                    "same `num_seeds`."
+                    f"{short_repr(min(others, default=BEST))}; give another output directory, or "
+                    "the same `num_seeds`."
                 )
         elif seeds and any(map(self.has, (RUN_CONFIG, TASK_FILE, CHECKPOINTS, BEST))):
             raise AlbertError(
@@ -268,42 +264,6 @@ class RunFolder:
     def best(self) -> BestRecord | None:
         """Returns the record of the best weights; see `BestRecord.load`."""
         return BestRecord.load(self.file(BEST))
-
-    @contextlib.contextmanager
-    def new_checkpoint(self, part: str, step: int) -> Iterator[str]:
-        """Yields a prefix to write a checkpoint to, which appears only if the block succeeds."""
-        folder, name = self.file(part), f"ckpt-{step}"
-        temporary = removal.temporary_name(os.path.join(folder, name))
-        try:
-            storage.makedirs(temporary)
-            prefix = os.path.join(temporary, name)
-            yield prefix
-            for name in reversed(files_of(prefix)):  # The index comes last.
-                storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
-        finally:
-            removal.remove_temporary(temporary)
-
-    def delete_checkpoints(self, part: str, keep: Collection[int]) -> None:
-        """Deletes the checkpoints except those of some steps, which were read back."""
-        for step, prefix in self.checkpoints(part).items():
-            if step not in keep:
-                removal.remove_files(self.file(part), files_of(prefix))
-
-    def list_checkpoints(self) -> None:
-        """Lists the checkpoints for tf.train.latest_checkpoint and other programs."""
-        names = [os.path.basename(prefix) for prefix in self.checkpoints().values()]
-        lines = [f'model_checkpoint_path: "{names[-1]}"']
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-        files.write_text(self.file(CHECKPOINTS, CHECKPOINT_LIST), "\n".join(lines) + "\n")
-
-    def set_aside_checkpoints(self, prefixes: Collection[str]) -> None:
-        """Renames the files of damaged checkpoints; their own data stays in them."""
-        for prefix in prefixes:
-            for name in files_of(prefix):
-                new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
-                log.info(f"The damaged {name} is now {new}.")
-        if prefixes:
-            self.list_checkpoints()
 
 
 def find_checkpoint(path: str) -> str:

@@ -69,7 +69,7 @@ class Run:
 
 def restored(folder):
     run = Run(folder)
-    run.store.folder.set_aside_checkpoints(run.store.restore_newest())
+    run.store.set_aside(run.store.restore_newest())
     run.store.restore_best()
     return run
 
