@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -97,32 +96,26 @@ class AlbertConfig(Settings):
     def __post_init__(self) -> None:
         """Checks the values."""
         super().__post_init__()
+        layers, groups = self.num_hidden_layers, self.num_hidden_groups
+        fault = ""
         if self.hidden_size % self.num_attention_heads:
-            raise AlbertError(
+            fault = (
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-                f"{self.num_attention_heads}."
+                f"{self.num_attention_heads}"
             )
-        if self.num_hidden_groups > self.num_hidden_layers:
-            raise AlbertError(
-                f"num_hidden_groups {self.num_hidden_groups} exceeds num_hidden_layers "
-                f"{self.num_hidden_layers}."
+        elif groups > layers:
+            fault = f"num_hidden_groups {groups} exceeds num_hidden_layers {layers}"
+        elif self.parameter_sharing == "none" and groups != 1:
+            fault = f"num_hidden_groups {groups} has no effect with parameter_sharing 'none'"
+        elif layers * self.inner_group_num > _MAX_BLOCKS:
+            fault = (
+                f"num_hidden_layers {layers} times inner_group_num {self.inner_group_num} exceeds "
+                f"{_MAX_BLOCKS}; no model is so deep"
             )
-        if self.parameter_sharing == "none" and self.num_hidden_groups != 1:
-            raise AlbertError(
-                f"num_hidden_groups {self.num_hidden_groups} has no effect with "
-                "parameter_sharing 'none'; leave it at 1."
-            )
-        if self.num_hidden_layers * self.inner_group_num > _MAX_BLOCKS:
-            raise AlbertError(
-                f"num_hidden_layers {self.num_hidden_layers} times inner_group_num "
-                f"{self.inner_group_num} exceeds {_MAX_BLOCKS}; no model is so deep."
-            )
-        parameters = self.count_parameters()["total"]
-        if parameters > _MAX_PARAMETERS:
-            raise AlbertError(
-                f"A model of {parameters:.1e} parameters is too large for any machine; check the "
-                "sizes."
-            )
+        elif (parameters := self.count_parameters()["total"]) > _MAX_PARAMETERS:
+            fault = f"a model of {parameters:.1e} parameters is too large; check the sizes"
+        if fault:
+            raise AlbertError(f"{fault}.")
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:
@@ -131,12 +124,11 @@ class AlbertConfig(Settings):
         Raises:
           AlbertError: there is no such preset.
         """
-        path = _PRESET_FOLDER / f"{name}.json"
         if name not in cls.preset_names():
             raise AlbertError(
                 f"There is no model preset {name!r}; choose one of {', '.join(cls.preset_names())}."
             )
-        return cls.from_dict(json.loads(path.read_text(encoding="utf-8")), source=str(path))
+        return cls.from_json(str(_PRESET_FOLDER / f"{name}.json"))
 
     @staticmethod
     def preset_names() -> list[str]:
@@ -160,16 +152,16 @@ class AlbertConfig(Settings):
         Raises:
           AlbertError: neither exists, or the file is not a configuration.
         """
-        name_or_path = files.path_of(name_or_path, "model configuration")
-        if name_or_path in cls.preset_names():
-            return cls.from_preset(name_or_path)
-        if not name_or_path.endswith(".json"):
+        path = files.path_of(name_or_path, "model configuration")
+        if path in cls.preset_names():
+            return cls.from_preset(path)
+        if not path.endswith(".json"):
             raise AlbertError(
-                f"{name_or_path!r} is neither a .json file nor a model preset "
+                f"{path!r} is neither a .json file nor a model preset "
                 f"({', '.join(cls.preset_names())}); a pretrained model's configuration comes with "
                 "its weights, `init_checkpoint`."
             )
-        return cls.from_json(name_or_path)
+        return cls.from_json(path)
 
     @classmethod
     def from_dict(
@@ -188,13 +180,9 @@ class AlbertConfig(Settings):
             raise AlbertError(
                 f"{source} must be a mapping of keys to values, not {short_repr(values)}."
             )
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        missing = [
-            name
-            for name, field in fields.items()
-            if field.default is dataclasses.MISSING and name not in values
-        ]
-        if missing:
+        fields = {field.name: field.default for field in dataclasses.fields(cls)}
+        required = (name for name, default in fields.items() if default is dataclasses.MISSING)
+        if missing := [name for name in required if name not in values]:
             raise AlbertError(f"{source} lacks {', '.join(missing)}; add the missing key(s).")
         for key in sorted(set(values) - set(fields) - _WITHOUT_EFFECT):
             warnings.warn(f"{source}: unknown key {short_repr(key)} is ignored.", stacklevel=2)
@@ -291,17 +279,17 @@ class AlbertConfig(Settings):
             )
         if self.num_hidden_groups <= num_hidden_layers < self.num_hidden_layers:
             shallow = dataclasses.replace(self, num_hidden_layers=num_hidden_layers)
-            if shallow._used_groups() == self._used_groups():
+            used, all_used = (
+                {*map(model.attention_group, range(model.num_hidden_layers))}
+                for model in (shallow, self)
+            )
+            if used == all_used:
                 return shallow
         raise AlbertError(
             f"A model of {self.num_hidden_layers} layers (num_hidden_groups="
             f"{self.num_hidden_groups}) cannot be trained with {num_hidden_layers} layers; give "
             f"fewer than {self.num_hidden_layers}, and at least as many as use all groups."
         )
-
-    def _used_groups(self) -> set[int]:
-        """The groups that some layer uses, of a model whose layers share all their weights."""
-        return set(map(self.attention_group, range(self.num_hidden_layers)))
 
     def count_parameters(self) -> dict[str, int]:
         """Counts the trainable parameters by part, without building the model.

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 import warnings
 
-import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
@@ -156,19 +153,14 @@ def test_keys_without_effect_in_released_files_cause_no_warning():
         assert AlbertConfig.from_dict({**BASE.to_dict(), **released}) == BASE
 
 
-@pytest.mark.parametrize("key", ["num_attention_heads", "vocab_size", "embedding_size"])
-def test_a_missing_key_is_refused_with_key_and_file(tmp_path, key):
-    values = BASE.to_dict()
-    del values[key]
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(values))
-    with pytest.raises(AlbertError, match=f"config.json.*{key}"):
-        AlbertConfig.from_json(str(path))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[1]", "not a JSON object"), ("{", "not JSON"), (None, "does not exist")],
+    [
+        ("[1]", "not a JSON object"),
+        ("{", "not JSON"),
+        (None, "does not exist"),
+        (json.dumps({"vocab_size": 9}), "lacks embedding_size, hidden_size"),
+    ],
 )
 def test_a_broken_file_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "config.json"
@@ -253,15 +245,6 @@ def test_parts_that_are_not_shared_have_a_group_per_layer():
     assert groups == {"all": (0, 0), "attention": (0, 7), "ffn": (7, 0), "none": (7, 7)}
 
 
-def test_presets_load_without_tensorflow():
-    code = (
-        "import sys; from albert_tf.config import AlbertConfig;"
-        "[AlbertConfig.from_preset(name) for name in AlbertConfig.preset_names()];"
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("wrong", [None, 3, b"x.json"])
 def test_values_that_are_neither_paths_nor_mappings_are_refused(wrong):
     for read in (AlbertConfig.load, AlbertConfig.from_json):
@@ -269,11 +252,3 @@ def test_values_that_are_neither_paths_nor_mappings_are_refused(wrong):
             read(wrong)
     with pytest.raises(AlbertError, match="must be a mapping of keys to values, not"):
         AlbertConfig.from_dict(wrong)
-
-
-def test_numpy_integers_are_accepted_and_written_as_json(tmp_path):
-    values = AlbertConfig.from_preset("albert_tiny").to_dict()
-    config = AlbertConfig(**{**values, "vocab_size": np.int64(values["vocab_size"])})
-    assert config == AlbertConfig(**values)
-    config.to_json(str(tmp_path / "config.json"))
-    assert AlbertConfig.load(tmp_path / "config.json") == config

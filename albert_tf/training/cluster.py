@@ -133,8 +133,10 @@ def _answers(address: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def cluster_strategy() -> tf.distribute.Strategy:
-    """Joins the cluster of TF_CONFIG, once a process.
+def join_cluster() -> tf.distribute.Strategy:
+    """Joins the cluster of TF_CONFIG, once a process, and returns its strategy.
+
+    TensorFlow can only do this before its first operation, so scripts begin with it.
 
     Raises:
       AlbertError: TF_CONFIG names no cluster, not all of its processes have been started, or
@@ -150,7 +152,7 @@ def cluster_strategy() -> tf.distribute.Strategy:
     except RuntimeError as error:
         raise AlbertError(
             "Cannot join the cluster after TensorFlow has run its first operation; call "
-            'albert_tf.training.cluster.join_cluster("multi_worker") before anything else.'
+            "albert_tf.training.cluster.join_cluster() before anything else."
         ) from error
     except tf.errors.OpError as error:
         raise AlbertError(
@@ -164,20 +166,6 @@ def _check_unused() -> None:
     threads = tf.config.threading.get_inter_op_parallelism_threads()
     tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-
-
-def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
-    """Joins the cluster, if the strategy of this name has one.
-
-    TensorFlow can only do this before its first operation, so scripts begin with it.
-
-    Returns:
-      The strategy of the cluster; None if there is no cluster.
-
-    Raises:
-      AlbertError: see `cluster_strategy`.
-    """
-    return cluster_strategy() if strategy == "multi_worker" else None
 
 
 def is_chief(strategy: tf.distribute.Strategy | None) -> bool:
@@ -257,7 +245,7 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     Raises:
       AlbertError: another run trains in one of them.
     """
-    cluster = join_cluster(strategy)
+    cluster = join_cluster() if strategy == "multi_worker" else None
     if not folders:
         yield
         return

@@ -20,7 +20,7 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.log import log
 from albert_tf.io.signals import native_waiting
 from albert_tf.modeling.kernels.graph_mode import GraphMode
-from albert_tf.training.cluster import cluster_strategy
+from albert_tf.training.cluster import join_cluster
 from albert_tf.training.specs import AUTO, BFLOAT16, FLOAT16, FLOAT32, RunConfig
 
 #: Files that NVIDIA's driver creates on Linux.
@@ -43,7 +43,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "mirrored":
         return _mirrored_strategy()
     if config.strategy == "multi_worker":
-        return cluster_strategy()
+        return join_cluster()
     with native_waiting():
         return _tpu_strategy(_tpu_name(config))
 

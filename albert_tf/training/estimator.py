@@ -30,7 +30,7 @@ from albert_tf.training.devices import (
 )
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
-from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_eval_batch
+from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.task import Task
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
@@ -193,10 +193,19 @@ class Estimator:
             return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
         return self.task.metrics(outputs, eval_spec.examples)
 
-    def check_input(self, input_fn: InputFn, batch_size: int) -> None:
+    def check_input(self, input_fn: InputFn, training: bool = False) -> None:
         """Raises AlbertError if the devices cannot process these batches or reach their files."""
+        name, parts = "eval_batch_size", self.strategy.num_replicas_in_sync
+        if training:
+            name, parts = "train_batch_size", parts * self.config.gradient_accumulation_steps
+        size = getattr(self.config, name)
+        if size % parts:
+            raise AlbertError(
+                f"`{name}`={size} is not divisible by {parts} (replicas"
+                f"{' × gradient_accumulation_steps' if training else ''})."
+            )
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
-            batch = input_fn(InputContext(batch_size)).element_spec
+            batch = input_fn(InputContext(size)).element_spec
             files = getattr(input_fn, "files", ())
             check_tpu_run(self.config, batch, files)
 
@@ -228,13 +237,12 @@ class Estimator:
           AlbertError: the devices cannot divide the batches evenly, there are no examples, or the
             data is damaged.
         """
-        check_eval_batch(self.config, self.strategy.num_replicas_in_sync)
         collected: list[dict[str, np.ndarray]] = []
         input_fn, max_steps, label = eval_spec.input_fn, eval_spec.max_steps, eval_spec.name
         with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
+                self.check_input(input_fn)
                 size = self.config.eval_batch_size
-                self.check_input(input_fn, size)
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
             iterator = iter(self._inputs[input_fn])
             while len(collected) != max_steps:

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import signal
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
@@ -27,12 +25,7 @@ from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_id, run_record, version_note
-from albert_tf.training.specs import (
-    EvalSpec,
-    TrainSpec,
-    check_eval_batch,
-    check_train_batch,
-)
+from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import trainable_weights
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BEST
@@ -42,22 +35,6 @@ if TYPE_CHECKING:
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
-
-
-class _SavedState(tf.train.experimental.PythonState):
-    """The state of a DivergenceCheck as a part of checkpoints."""
-
-    def __init__(self, check: DivergenceCheck) -> None:
-        super().__init__()
-        self._check = check
-
-    def serialize(self) -> str:
-        """Returns the state as JSON; TensorFlow calls this when it saves a checkpoint."""
-        return json.dumps(self._check.state)
-
-    def deserialize(self, serialized: str) -> None:
-        """Takes the state from a checkpoint."""
-        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -85,13 +62,14 @@ class TrainingRun:
             raise AlbertError(
                 "`early_stopping_evals` needs evaluations during training; set `eval_every_steps`."
             )
-        config.check_shallow_steps(train_spec.max_steps)
-        replicas = self.strategy.num_replicas_in_sync
-        check_train_batch(config, replicas)
-        estimator.check_input(train_spec.input_fn, config.train_batch_size)
+        if config.num_shallow_steps >= train_spec.max_steps:
+            raise AlbertError(
+                f"`num_shallow_steps`={config.num_shallow_steps:,} must be less than the "
+                f"{train_spec.max_steps:,} steps of the run: the last ones train all layers."
+            )
+        estimator.check_input(train_spec.input_fn, training=True)
         if eval_spec:
-            check_eval_batch(config, replicas)
-            estimator.check_input(eval_spec.input_fn, config.eval_batch_size)
+            estimator.check_input(eval_spec.input_fn)
         self.weights = estimator.model.named_weights()
         trained = trainable_weights(estimator.model)
         self.frozen = [name for name in self.weights if name not in trained]
@@ -111,13 +89,8 @@ class TrainingRun:
                 weight_decay_rate=config.weight_decay_rate,
                 bias_correction=config.bias_correction,
             )
-            self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
         self.loop = TrainLoop(self.strategy, self.task, estimator.model, self.optimizer, config)
-        state = {
-            "optimizer": self.optimizer.state,
-            "skipped_steps": self.skipped,
-            "divergence": _SavedState(self.divergence),
-        }
+        state = {"optimizer": self.optimizer.state, "divergence": self.divergence}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
@@ -257,16 +230,15 @@ class TrainingRun:
             loop_steps = max(1, min(self.config.steps_per_loop, loop_steps))
             loop_steps = cluster_max(self.strategy, loop_steps)
             step += steps
-            if not_finite := int(np.sum(metrics["finite"] == 0)):
-                self.skipped.assign_add(not_finite)
-            skipped = int(self.skipped.numpy())
+            self.divergence.state["skipped"] += int(np.sum(metrics["finite"] == 0))
+            skipped = self.divergence.state["skipped"]
             self.monitor.trained(step, metrics, None if traces else seconds, skipped)
             if warning := self.divergence.check(step, metrics):
                 self.monitor.note(warning)
             over, stop = self._save_and_evaluate(step)
         return step, stop
 
-    def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
+    def _batches(self, step: int) -> Iterator[Any]:
         """The training data, beginning with the batch of a step."""
         size = self.config.train_batch_size
         return iter(distribute(self.strategy, self.train_spec.input_fn, size, step))

@@ -269,14 +269,6 @@ class RunConfig(Settings):
         if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
             raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
 
-    def check_shallow_steps(self, max_steps: int) -> None:
-        """Raises AlbertError if no step of a run of `max_steps` trains all layers."""
-        if self.num_shallow_steps >= max_steps:
-            raise AlbertError(
-                f"`num_shallow_steps`={self.num_shallow_steps:,} must be less than the "
-                f"{max_steps:,} steps of the run, so that the last ones train all layers."
-            )
-
     def layers_at(self, step: int) -> int | None:
         """Returns the number of layers that a step trains; steps count from 0. None: all layers."""
         return self.shallow_layers if step < self.num_shallow_steps else None
@@ -291,22 +283,4 @@ class RunConfig(Settings):
             f"Warning: the warm-up ends at step {end:,}, but training ends at step {max_steps:,}: "
             f"the learning rate reaches {share:.0%} of its peak {self.learning_rate:g}. Shorten "
             "the warm-up, or train for more steps."
-        )
-
-
-def check_train_batch(config: RunConfig, replicas: int) -> None:
-    """Raises AlbertError unless replicas and micro-batches divide the training batch evenly."""
-    parts = replicas * config.gradient_accumulation_steps
-    if config.train_batch_size % parts:
-        raise AlbertError(
-            f"`train_batch_size`={config.train_batch_size} is not divisible by {parts} "
-            "(replicas × gradient_accumulation_steps)."
-        )
-
-
-def check_eval_batch(config: RunConfig, replicas: int) -> None:
-    """Raises AlbertError unless replicas divide the evaluation batch evenly."""
-    if config.eval_batch_size % replicas:
-        raise AlbertError(
-            f"`eval_batch_size`={config.eval_batch_size} is not divisible by {replicas} (replicas)."
         )

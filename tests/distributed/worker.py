@@ -156,7 +156,8 @@ def main() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     devices = [tf.config.LogicalDeviceConfiguration()] * plan["devices"]
     tf.config.set_logical_device_configuration(cpu, devices)
-    join_cluster(plan["strategy"])
+    if plan["strategy"] == "multi_worker":
+        join_cluster()
     do_all(plan, index)
 
 

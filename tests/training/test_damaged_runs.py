@@ -95,7 +95,7 @@ def state_of(run):
 def variables_of(run):
     weights = run.estimator.model.named_weights()
     slots, step = run.optimizer.named_slots.values(), run.optimizer.iterations
-    return [*weights.values(), *slots, step, run.skipped]
+    return [*weights.values(), *slots, step]
 
 
 def trials(data, every, seed):
