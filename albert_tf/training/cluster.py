@@ -40,29 +40,19 @@ def _addresses() -> tuple[str, list[str]]:
     try:
         config = json.loads(os.environ.get("TF_CONFIG", ""))
         machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
-        kind, index = config["task"]["type"], int(config["task"]["index"])
-        number_of_kind = len(machines[kind])
         addresses = [address for of_kind in machines.values() for address in of_kind]
         for address in addresses:
             _split(address)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        index = int(config["task"]["index"])
+        own = machines[config["task"]["type"]][index]
+        if index < 0 or len(addresses) != len({*addresses}) or len(addresses) < 2:
+            raise ValueError
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise AlbertError(
             "`strategy`=multi_worker needs the environment variable TF_CONFIG with a JSON object "
-            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}.'
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}: '
+            "at least two workers, an address for each, and the index of this one, from 0."
         ) from None
-    if not 0 <= index < number_of_kind:
-        raise AlbertError(
-            f"TF_CONFIG says that this is {kind} {index}, but its cluster has {number_of_kind}; "
-            "indices start from 0."
-        )
-    if len(addresses) < 2:
-        raise AlbertError("TF_CONFIG names one worker only; use `strategy`=mirrored or default.")
-    for address in addresses:
-        if addresses.count(address) > 1:
-            raise AlbertError(
-                f"TF_CONFIG names the address {address} more than once; give each worker its own."
-            )
-    own = machines[kind][index]
     return own, [address for address in addresses if address != own]
 
 

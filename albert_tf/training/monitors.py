@@ -9,7 +9,7 @@ import json
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,6 @@ class RunMonitor:
       task: formats the progress line.
       config: of the run.
       max_steps: of the run.
-      flops: operations of training on one example, a function of its positions and of the layers
-        trained, see `RunConfig.layers_at`.
       step: the step at which the run begins, or is resumed; later entries of the log are dropped.
       folder: of the run; None on workers other than the chief, which log nothing.
     """
@@ -110,11 +108,10 @@ class RunMonitor:
         task: Task,
         config: RunConfig,
         max_steps: int,
-        flops: Callable[[float, int | None], float],
         step: int,
         folder: RunFolder | None,
     ) -> None:
-        self._task, self._config, self._max_steps, self._flops = task, config, max_steps, flops
+        self._task, self._config, self._max_steps = task, config, max_steps
         self._waiting_periods, self._warned = 0, False
         self._log = MetricsLog(folder, step) if folder else None
         self._progress = Progress("train", max_steps, "steps", step)
@@ -158,15 +155,10 @@ class RunMonitor:
         last = step == self._max_steps
         self._metrics.append(metrics)
         if seconds is not None:
-            size = self._config.train_batch_size
-            length = float(metrics["positions"].mean()) / size
-            operations = self._flops(length, self._config.layers_at(step - 1))
             self._seconds += seconds
-            self._amounts["examples_per_second"] += steps * size
+            self._amounts["examples_per_second"] += steps * self._config.train_batch_size
             self._amounts["tokens_per_second"] += float(metrics["tokens"].sum())
             self._amounts["input_wait_share"] += float(metrics["input_wait"].sum())
-            if operations:
-                self._amounts["model_flops_per_second"] += steps * size * operations
         self._note_skipped(step, metrics, skipped)
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")

@@ -17,14 +17,13 @@ from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.signals import StopSignals, stop_exception
-from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.optimizer import AlbertOptimizer, learning_rate_at
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
-from albert_tf.training.run_identity import is_in, run_id, run_record, version_note
+from albert_tf.training.run_identity import is_in, run_id, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import trainable_weights
 from albert_tf.weights.load import load_weights
@@ -139,8 +138,7 @@ class TrainingRun:
     def new_monitor(self, step: int) -> RunMonitor:
         """Returns the monitor of the run from a step on."""
         folder = self.folder if self.chief else None
-        max_steps = self.train_spec.max_steps
-        return RunMonitor(self.task, self.config, max_steps, self._flops, step, folder)
+        return RunMonitor(self.task, self.config, self.train_spec.max_steps, step, folder)
 
     def _signal(self) -> int | None:
         """Returns the signal that stops the run, whichever worker received it; None: go on.
@@ -193,8 +191,6 @@ class TrainingRun:
         self.store.restore_best()
         self._check_best(step)
         log.info(f"Resuming {self.folder} at step {step}.")
-        if note := version_note(self.folder):
-            log.info(note)
         return step
 
     def _check_best(self, step: int) -> None:

@@ -87,17 +87,6 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def version_note(folder: RunFolder) -> str | None:
-    """Returns a note for the user if a run began with another TensorFlow, else None."""
-    first = (folder.recorded() or {}).get("tensorflow")
-    if first == tf.__version__:
-        return None
-    return (
-        f"This run began with TensorFlow {_short(first)} and is resumed with {tf.__version__}. The "
-        "two round differently, so results can differ slightly from those of an uninterrupted run."
-    )
-
-
 def _data_differences(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
     """Describes how the training data differ, as far as is known."""
     listed = list(_differences(recorded.get("data"), record["data"]))[:2]

@@ -40,7 +40,6 @@ from tests.support.small_tasks import PIECES, open_small_task
 from tests.training.conftest import HEADS_ALONE
 
 HOSTS = ["host0:2222", "host1:2222"]
-NO_CLUSTER = "needs the environment variable TF_CONFIG with a JSON object"
 
 
 def tf_config(cluster, kind="worker", index=0):
@@ -48,31 +47,29 @@ def tf_config(cluster, kind="worker", index=0):
 
 
 @pytest.mark.parametrize(
-    ("value", "sentence"),
+    "value",
     [
-        (None, NO_CLUSTER),
-        ("{", NO_CLUSTER),
-        ("[]", NO_CLUSTER),
-        (json.dumps({"cluster": {"worker": HOSTS}}), NO_CLUSTER),
-        (tf_config({"worker": 3}), NO_CLUSTER),
-        (tf_config({"worker": HOSTS}, "ps"), NO_CLUSTER),
-        (tf_config({"worker": HOSTS}, index="x"), NO_CLUSTER),
-        (tf_config({"worker": HOSTS}, index=2), "this is worker 2, but its cluster has 2; indices"),
-        (tf_config({"worker": HOSTS}, index=-1), "this is worker -1, but its cluster has 2"),
-        (tf_config({"worker": ["host0", "host1"]}), NO_CLUSTER),
-        (tf_config({"worker": ["host0:2222", "host1:0"]}), NO_CLUSTER),
-        (tf_config({"worker": [2222, 2223]}), NO_CLUSTER),
-        (tf_config({"worker": HOSTS[:1] * 2}), "names the address host0:2222 more than once"),
-        (tf_config({"worker": HOSTS[:1], "chief": HOSTS[:1]}), "host0:2222 more than once"),
-        (tf_config({"worker": HOSTS[:1]}), "names one worker only"),
-        (tf_config({"chief": HOSTS[:1]}, "chief"), "names one worker only"),
+        None,
+        "{",
+        "[]",
+        json.dumps({"cluster": {"worker": HOSTS}}),
+        tf_config({"worker": 3}),
+        tf_config({"worker": HOSTS}, "ps"),
+        tf_config({"worker": HOSTS}, index="x"),
+        tf_config({"worker": HOSTS}, index=2),
+        tf_config({"worker": HOSTS}, index=-1),
+        tf_config({"worker": ["host0", "host1"]}),
+        tf_config({"worker": ["host0:2222", "host1:0"]}),
+        tf_config({"worker": [2222, 2223]}),
+        tf_config({"worker": HOSTS[:1] * 2}),
+        tf_config({"chief": HOSTS[:1]}, "chief"),
     ],
 )
-def test_an_invalid_cluster_is_one_sentence(monkeypatch, value, sentence):
+def test_an_invalid_cluster_is_one_sentence(monkeypatch, value):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if value is not None:
         monkeypatch.setenv("TF_CONFIG", value)
-    with pytest.raises(AlbertError, match=sentence):
+    with pytest.raises(AlbertError, match=r"needs .* TF_CONFIG with a JSON object .* two workers"):
         make_strategy(RunConfig("runs/a", strategy="multi_worker"))
 
 
