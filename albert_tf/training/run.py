@@ -222,8 +222,7 @@ class TrainingRun:
                 metrics = self.loop.run(batches, steps, self.config.layers_at(step))
             seconds = time.monotonic() - began
             # A call that also traces and compiles says nothing about the time of the next one.
-            loop_steps = 1 if traces else int(LOOP_SECONDS * steps / seconds)
-            loop_steps = max(1, min(self.config.steps_per_loop, loop_steps))
+            loop_steps = 1 if traces else max(1, int(LOOP_SECONDS * steps / seconds))
             loop_steps = cluster_max(self.strategy, loop_steps)
             step += steps
             self.divergence.state["skipped"] += int(np.sum(metrics["finite"] == 0))

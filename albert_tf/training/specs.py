@@ -201,12 +201,6 @@ class RunConfig(Settings):
         "Name or grpc:// address of the Cloud TPU; local: the one attached to this machine. "
         "Default: the environment's TPU_NAME, else local.",
     )
-    steps_per_loop: int = setting(
-        1000,
-        "Maximum number of steps that run on the device before control returns to the host; fewer "
-        "if steps are slow, so that progress is shown.",
-        minimum=1,
-    )
     save_checkpoints_steps: int = setting(
         5000, "Steps between checkpoints.", minimum=1, needs="do_train"
     )
@@ -214,7 +208,10 @@ class RunConfig(Settings):
         5, "Number of checkpoints to keep, besides the best one.", minimum=1, needs="do_train"
     )
     log_every_steps: int = setting(
-        100, "Steps between entries of metrics.jsonl.", minimum=1, needs="do_train"
+        100,
+        "Steps between entries of metrics.jsonl, and the most that run on the device at once.",
+        minimum=1,
+        needs="do_train",
     )
     max_nonfinite_steps: int = setting(
         10,

@@ -90,42 +90,34 @@ def read_checkpoint(prefix: str, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except _READ_ERRORS:
-        lengths = _lengths(prefix)
+        names = _readable_files(prefix)
     try:
         return read()
     except _READ_ERRORS as error:
-        name = os.path.basename(prefix)
-        reason = first_line(error)
-        if f"{name}.index" not in lengths:
-            reason = f"{name}.index is missing"
-        elif len(lengths) < 2:
-            reason = f"{name}.data is missing"
-        elif empty := next((file for file, length in lengths.items() if not length), None):
-            reason = f"{empty} is empty"
+        index = f"{os.path.basename(prefix)}.index"
+        reason = first_line(error) if index in names else f"{index} is missing"
         raise DamagedError(f"The checkpoint {prefix} is damaged: {reason}.") from error
 
 
-def _lengths(prefix: str) -> dict[str, int]:
-    """Reads all files of a checkpoint and returns their lengths in bytes; raises StoppedError."""
+def _readable_files(prefix: str) -> list[str]:
+    """Reads all files of a checkpoint and returns their names; raises StoppedError."""
 
-    def length(path: str) -> int:
-        total = 0
+    def read(path: str) -> None:
         with tf.io.gfile.GFile(path, "rb") as f:
-            while block := f.read(1 << 24):
-                total += len(block)
-        return total
+            while f.read(1 << 24):
+                pass
 
-    folder = os.path.dirname(prefix)
-    lengths = {}
+    names = []
     for name in files_of(prefix):
         try:
-            lengths[name] = retried(length, os.path.join(folder, name))
+            retried(read, os.path.join(os.path.dirname(prefix), name))
+            names.append(name)
         except tf.errors.NotFoundError:
             pass  # The chief may have renamed it.
         except tf.errors.OpError as error:
             text = f"The checkpoint {prefix} cannot be read: {first_line(error)}."
             raise StoppedError(text) from error
-    return lengths
+    return names
 
 
 class CheckpointSource(Source):

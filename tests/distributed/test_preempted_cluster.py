@@ -55,7 +55,7 @@ def assert_same_weights(whole, folder):
 
 def stop_one(folder, logs, index, number):
     """Signals one worker of a cluster in training; the step at which both have stopped."""
-    with Cluster(command(folder, steps_per_loop=3), logs) as cluster:
+    with Cluster(command(folder, log_every_steps=3), logs) as cluster:
         wait_for_progress(cluster)
         cluster.processes[index].send_signal(number)
         exits = cluster.wait()

@@ -95,7 +95,6 @@ def _pretraining(*more: str, data: str = "masked") -> Arguments:
         "--save_checkpoints_steps=1",
         "--keep_checkpoint_max=3",
         "--log_every_steps=1",
-        "--steps_per_loop=1",
         *more,
     ]
 
@@ -116,7 +115,6 @@ def _fine_tuning(data: str, *more: str) -> Arguments:
         "--save_checkpoints_steps=3",
         "--keep_checkpoint_max=2",
         "--log_every_steps=1",
-        "--steps_per_loop=1",
         "--eval_every_steps=2",
         *(flag.format(folder / data) for flag in more),
     ]
@@ -167,7 +165,7 @@ CONFIGURATIONS = {
         Configuration(
             "loops of steps",
             TRAIN,
-            _pretraining("--steps_per_loop=8", "--save_checkpoints_steps=4", "--log_every_steps=4"),
+            _pretraining("--save_checkpoints_steps=4", "--log_every_steps=4"),
         ),
         Configuration(
             "evaluation",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -13,8 +12,8 @@ from albert_tf.weights.load import LoadReport, load_weights
 from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
 
 
-def variables(value, **shapes):
-    shapes = shapes or {"bert/a/kernel": [2, 3], "bert/a.b/bias": [3], "cls/output_bias": [4]}
+def variables(value):
+    shapes = {"bert/a/kernel": [2, 3], "bert/a.b/bias": [3], "cls/output_bias": [4]}
     return {name: tf.Variable(tf.fill(shape, float(value))) for name, shape in shapes.items()}
 
 
@@ -52,21 +51,6 @@ def test_a_better_evaluation_replaces_the_best(tmp_path):
     names = sorted(p.name for p in (tmp_path / "best").iterdir())
     assert names == ["best.json", "ckpt-6.data-00000-of-00001", "ckpt-6.index"]
     assert store.best == BestRecord(6, "accuracy", 0.6, "ckpt-6")
-
-
-def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_path):
-    kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
-    names = [f"bert/a/kernel{slot}" for slot in ("", "/adam_m", "/adam_v")]
-    tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "model.ckpt"),
-        tensor_names=[*names, "global_step"],
-        shape_and_slices=[""] * 4,
-        tensors=[kernel, kernel, kernel, np.int64(3)],
-    )
-    fresh = variables(0, **{"bert/a/kernel": [2, 3]})
-    report = load_weights(str(tmp_path / "model.ckpt"), fresh)
-    np.testing.assert_array_equal(fresh["bert/a/kernel"].numpy(), kernel)
-    assert report.unexpected == ()
 
 
 def test_no_checkpoint_is_one_sentence(tmp_path):

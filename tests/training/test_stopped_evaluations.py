@@ -28,7 +28,7 @@ def start(make):
     """Makes a run; returns Estimator, TrainSpec and EvalSpec."""
 
     def start(folder, **values):
-        settings = {"keep_checkpoint_max": 1, "steps_per_loop": 1, "log_every_steps": 1, **values}
+        settings = {"keep_checkpoint_max": 1, "log_every_steps": 1, **values}
         estimator, train_spec, source = make(folder, **HEADS_ALONE, **settings)
         return estimator, train_spec, EvalSpec(source.eval_input_fn, every_steps=EVERY)
 
