@@ -19,6 +19,8 @@ import tensorflow as tf
 from albert_tf.errors import DivergedError
 from albert_tf.training.specs import FLOAT16, STOP, RunConfig
 
+#: Steps in a row that are not finite and end a run.
+NONFINITE_STEPS = 10
 #: The loss is judged by its mean over a window of at least so many steps and this share of the run.
 _STEPS, _SHARE_OF_RUN = 50, 0.01
 #: A mean loss has risen if it is more than halfway back from the lowest mean to the first one, and
@@ -86,7 +88,7 @@ class DivergenceCheck(tf.train.experimental.PythonState):
     def _count(self, step: int, good: bool) -> None:
         count = self.state["nonfinite"] = 0 if good else self.state["nonfinite"] + 1
         # If a run ends on such steps, nothing shows that its weights are good.
-        enough = 1 if step == self._max_steps else self._config.max_nonfinite_steps
+        enough = 1 if step == self._max_steps else NONFINITE_STEPS
         if count >= enough:
             steps = "1 step" if count == 1 else f"{count} steps in a row"
             text = f"{steps} before step {step} gave a loss or gradient that is not finite"

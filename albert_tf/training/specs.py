@@ -213,13 +213,6 @@ class RunConfig(Settings):
         minimum=1,
         needs="do_train",
     )
-    max_nonfinite_steps: int = setting(
-        10,
-        "A step whose loss or gradient is not finite is skipped. After this number of skipped "
-        "steps in a row the run has diverged and stops.",
-        minimum=1,
-        flag=None,
-    )
     on_divergence: str = setting(
         WARN,
         "What to do if the mean loss of a window of steps is more than halfway back from its best "

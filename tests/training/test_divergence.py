@@ -12,6 +12,7 @@ import pytest
 
 from albert_tf import RunConfig
 from albert_tf.errors import DivergedError
+from albert_tf.training import divergence
 from albert_tf.training.divergence import DivergenceCheck
 
 #: A pretraining of 3,000 steps: steps, and the losses on held-out data.
@@ -137,7 +138,6 @@ def nonfinite(bad, **values):
 def test_many_steps_in_a_row_that_are_not_finite_end_a_run(action):
     bad = [*range(20, 29), *range(40, 51)]
     assert nonfinite(bad, on_divergence=action) == 50
-    assert nonfinite(bad, on_divergence=action, max_nonfinite_steps=3) == 23
 
 
 @pytest.mark.parametrize(("bad", "step"), [([95, 96], None), ([99], 100), ([97, 98, 99], 100)])
@@ -145,11 +145,12 @@ def test_a_few_steps_that_are_not_finite_end_a_run_only_at_its_end(bad, step):
     assert nonfinite(bad) == step
 
 
-def test_steps_that_overflowed_do_not_count_until_the_scale_cannot_shrink():
+def test_steps_that_overflowed_do_not_count_until_the_scale_cannot_shrink(monkeypatch):
     columns = {"finite": np.ones(100), "overflowed": np.zeros(100)}
     columns["finite"][50:62] = 0
     columns["overflowed"][50:] = 1
-    values = {"columns": columns, "max_nonfinite_steps": 3, "precision": "mixed_float16"}
+    values = {"columns": columns, "precision": "mixed_float16"}
+    monkeypatch.setattr(divergence, "NONFINITE_STEPS", 3)
     assert not warnings(np.full(100, 5.0), **values)
     columns["finite"][90:] = 0  # The run may end so.
     assert not warnings(np.full(100, 5.0), **values)

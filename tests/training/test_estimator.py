@@ -235,8 +235,8 @@ def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, make):
 
 
 def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(tmp_path, make):
-    estimator, spec, _ = make(tmp_path, max_nonfinite_steps=3)
-    with pytest.raises(AlbertError, match=r"3 steps in a row .* last good checkpoint is .*ckpt-5"):
+    estimator, spec, _ = make(tmp_path, steps=30)
+    with pytest.raises(AlbertError, match=r"10 steps in a row .* last good checkpoint is .*ckpt-5"):
         estimator.train(with_bad_steps(spec, lambda i: i >= 6))
 
 

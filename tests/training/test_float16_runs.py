@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.errors import DivergedError
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.tasks.pretraining.task import PretrainingTask
+from albert_tf.training import divergence
 from albert_tf.training import loop as loop_module
 from albert_tf.training.run import TrainingRun
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
@@ -47,9 +48,12 @@ def column(folder, name):
     return [entry[name] for entry in logged(folder)]
 
 
-def test_overflowing_steps_are_skipped_until_the_scale_fits(tmp_path, make, start_at, capfd):
+def test_overflowing_steps_are_skipped_until_the_scale_fits(
+    tmp_path, make, start_at, capfd, monkeypatch
+):
+    monkeypatch.setattr(divergence, "NONFINITE_STEPS", 1)
     start_at(HUGE)
-    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, steps=9, max_nonfinite_steps=1)
+    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, steps=9)
     run = TrainingRun(estimator, spec, None)
     values = {**estimator.model.named_weights(), **run.optimizer.named_slots}
     history = [{name: value.numpy() for name, value in values.items()}]
@@ -75,18 +79,18 @@ def test_overflowing_steps_are_skipped_until_the_scale_fits(tmp_path, make, star
     assert "loss or gradient not finite" not in printed
 
 
-def test_a_scale_that_cannot_recover_is_a_divergence(tmp_path, make, start_at):
+def test_a_scale_that_cannot_recover_is_a_divergence(tmp_path, make, start_at, monkeypatch):
+    monkeypatch.setattr(divergence, "NONFINITE_STEPS", 3)
     start_at(4.0)
-    estimator, spec, _ = make(
-        tmp_path, **FLOAT16, **HEADS_ALONE, task=LoudTask, max_nonfinite_steps=3
-    )
+    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, task=LoudTask)
     with pytest.raises(DivergedError, match=r"3 steps in a row before step 5 .* float16 ends at"):
         estimator.train(spec)
     assert column(tmp_path, "loss_scale") == [4, 2, 1, 1, 1]
 
 
-def test_a_loss_that_is_not_finite_is_a_divergence_at_any_scale(tmp_path, make):
-    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, max_nonfinite_steps=3)
+def test_a_loss_that_is_not_finite_is_a_divergence_at_any_scale(tmp_path, make, monkeypatch):
+    monkeypatch.setattr(divergence, "NONFINITE_STEPS", 3)
+    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE)
     with pytest.raises(DivergedError, match="3 steps in a row before step 7 "):
         estimator.train(with_bad_steps(spec, lambda step: step >= 4, np.nan))
 

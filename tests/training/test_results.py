@@ -87,7 +87,7 @@ def test_predictions_that_are_nan_are_an_error(tmp_path, tiny_config):
 
 def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights(tmp_path, make):
     # The first step has the rate 0, the second one ruins the weights. The run is over before
-    # `max_nonfinite_steps` have passed.
+    # so many steps have passed as end a run.
     values = {**HEADS_ALONE, "learning_rate": 1e30, "log_every_steps": 1}
     estimator, spec, source = make(tmp_path, steps=8, **values)
     with pytest.raises(DivergedError) as error:
