@@ -195,29 +195,6 @@ def test_a_tpu_that_cannot_be_used_is_one_sentence():
     assert "\n" not in str(error.value)
 
 
-def test_a_tpu_is_started_once_a_process(monkeypatch):
-    """TensorFlow's part is replaced, as there is no TPU here."""
-    started = []
-    resolvers = tf.distribute.cluster_resolver
-
-    def resolver(tpu, zone, project):
-        if tpu == "busy" and not started:
-            raise RuntimeError("it is busy")
-        return f"{tpu} in {zone} of {project}"
-
-    monkeypatch.setattr(resolvers, "TPUClusterResolver", resolver)
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda _: None)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", started.append)
-    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: [resolver])
-    with pytest.raises(AlbertError, match="'busy' cannot be used: it is busy"):
-        make_strategy(tpu_run(tpu_name="busy", tpu_zone="z"))
-    first = make_strategy(tpu_run(tpu_name="pod", tpu_zone="z"))
-    assert make_strategy(tpu_run(tpu_name="pod", tpu_zone="z", output_dir="gs://bucket/b")) is first
-    make_strategy(tpu_run(tpu_name="busy", tpu_zone="z"))
-    make_strategy(tpu_run(tpu_name="pod", tpu_zone="y"))
-    assert started == ["pod in z of None", "busy in z of None", "pod in y of None"]
-
-
 ONE_LENGTH = {"ids": tf.TensorSpec([None, 16], tf.int32), "weights": tf.TensorSpec([8], tf.float32)}
 LENGTHS = {**ONE_LENGTH, "ids": tf.TensorSpec([8, None], tf.int32)}
 NVIDIA = {"compute_capability": (7, 0)}

@@ -264,24 +264,11 @@ def test_the_callers_random_numbers_go_on(tmp_path, make):
     assert (random.random(), np.random.random()) == expected
 
 
-@pytest.fixture(scope="module")
-def bfloat16_run(tmp_path_factory, make):
-    """The folder and the weights of a finished run."""
-    folder = tmp_path_factory.mktemp("bfloat16")
-    values = {"precision": "mixed_bfloat16", "save_checkpoints_steps": 2, "keep_checkpoint_max": 2}
-    estimator, spec, _ = make(folder, **HEADS_ALONE, **values)
+def test_mixed_bfloat16_keeps_float32_weights(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, **HEADS_ALONE, precision="mixed_bfloat16")
     estimator.train(spec)
-    return folder, weights_of(estimator)
-
-
-def test_only_the_last_checkpoints_are_kept(bfloat16_run):
-    assert saved_steps(bfloat16_run[0]) == [10, 12]
-
-
-def test_mixed_bfloat16_keeps_float32_weights(bfloat16_run):
-    folder, weights = bfloat16_run
-    assert {value.dtype for value in weights.values()} == {np.dtype("float32")}
-    assert np.isfinite(logged(folder)[-1]["loss"])
+    assert {value.dtype for value in weights_of(estimator).values()} == {np.dtype("float32")}
+    assert np.isfinite(logged(tmp_path)[-1]["loss"])
 
 
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):

@@ -125,9 +125,3 @@ def test_a_run_is_resumed_with_the_same_shallow_steps_only(folder, new_run):
     estimator, spec = new_run(folder)
     with pytest.raises(AlbertError, match="`shallow_layers`=1 there, None here"):
         estimator.train(spec)
-
-
-def test_layers_that_the_model_cannot_have_are_refused(tmp_path, new_run):
-    estimator, spec = new_run(tmp_path, shallow_layers=4, num_shallow_steps=1)
-    with pytest.raises(AlbertError, match="cannot be trained with 4 layers;"):
-        estimator.train(spec)
