@@ -47,6 +47,8 @@ def pretrain(
 def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, float]:
     input_file = config.input_file or config.eval_input_file  # To evaluate, the latter is enough.
     model = model_config(config.albert_config_file, input_file, config.init_checkpoint)
+    if train:
+        model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
     if config.init_checkpoint:
         check_architecture(model, config.init_checkpoint)
     sizes = {
