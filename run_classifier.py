@@ -8,11 +8,8 @@
     --text_column=sentence --label_column=label --init_checkpoint=runs/base --output_dir=runs/mine
   python run_classifier.py --do_predict --predict_file=new.tsv --output_dir=runs/mine
 
-Evaluating writes eval_results.json to the output directory. Predicting writes predictions.tsv, or
-for GLUE predictions/RTE.tsv, of which `albert_tf.tasks.glue.submission` makes a submission.
---task_name=all runs all tasks found in --data_dir, each in its own folder, and prints GLUE's table;
-the same command resumes it. Labels, columns, vocabulary and configuration are saved with the model,
-so predicting needs only the model and the texts. Recipes by model size provide default settings.
+Evaluating writes eval_results.json, predicting predictions.tsv, or for GLUE predictions/RTE.tsv.
+--task_name=all runs all tasks in --data_dir, each in its own folder, and prints GLUE's table.
 """
 
 from __future__ import annotations
@@ -33,17 +30,13 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Table(Settings):
-    """What the columns of the files hold. All but the ids are saved with the model."""
+    """What the columns of the files hold; all but the ids are saved with the model."""
 
     text_column: str = setting("text", "Name of the text column.", needs="do_train")
-    text_pair_column: str | None = setting(
-        None, "Name of the second text column, for text pairs.", needs="do_train"
-    )
+    text_pair_column: str | None = setting(None, "Column of the second text.", needs="do_train")
     label_column: str = setting("label", "Name of the label column.", needs="do_train")
     regression: bool = setting(False, "Labels are numbers, not classes.", needs="do_train")
-    id_column: str | None = setting(
-        None, "Name of the id column. Default: rows are numbered from 0."
-    )
+    id_column: str | None = setting(None, "Name of the id column. Default: numbers from 0.")
 
 
 def define_flags() -> None:
@@ -64,12 +57,9 @@ def _main() -> None:
     shared.check_requested()
     if FLAGS.task_name == "custom":
         refuse_flags(["data_dir"], "it requires --task_name=<a GLUE task>.")
-        _run_tables()
-        return
-    own = [f"{action}_file" for action in shared.ACTIONS]
-    own += [field.name for field in dataclasses.fields(Table)]
-    reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
-    refuse_flags(own, f"{reason} For files of your own, leave --task_name out.")
+        return _run_tables()
+    own = [*(f"{x}_file" for x in shared.ACTIONS), *(x.name for x in dataclasses.fields(Table))]
+    refuse_flags(own, "for files of your own, leave --task_name out; GLUE's are in --data_dir.")
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.glue.run import run_glue
 
@@ -77,7 +67,7 @@ def _main() -> None:
 
 
 def _run_tables() -> None:
-    """Runs on the texts of --train_file, --eval_file and --predict_file."""
+    """Runs on --train_file, --eval_file and --predict_file."""
     from albert_tf.tasks.classification.task import TextClassificationTask, label_set
     from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
     from albert_tf.tasks.runner import run
@@ -92,8 +82,7 @@ def _run_tables() -> None:
     if FLAGS.do_train:
         columns = TextColumns(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
         texts = shared.read_examples(read)
-        labels = () if FLAGS.regression else label_set(texts.train)
-        spec = {"labels": labels, "columns": columns}
+        spec = {"labels": () if FLAGS.regression else label_set(texts.train), "columns": columns}
     classifier, config = shared.open_task(TextClassificationTask, "custom", spec)
     if not FLAGS.do_train:
         columns = classifier.spec.columns

@@ -183,18 +183,8 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
         (["--output_dir="], "--output_dir is needed"),
         (["--strategy=tpu"], "found no TPU on this machine"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
-        (["--max_seq_length=-5"], "--max_seq_length=-5 must be"),
         (["--max_predictions_per_seq=0"], "--max_predictions_per_seq=0 must be"),
         ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 must be an integer"),
-        ([f"--eval_batch_size={10**12}"], "--eval_batch_size=1000000000000 must be an integer"),
-        ([f"--num_warmup_steps={2**31}"], "--num_warmup_steps=2147483648 must be an integer"),
-        (["--input_file=records\udcff"], r"the argument '--input_file=records\udcff' is not UTF-8"),
-        (["--learning_rate=0"], "learning_rate=0.0 must be a number above 0"),
-        ([f"--num_train_steps={10**20}"], "--num_train_steps=100000000000000000000 must"),
-        (["--random_seed=2147483648"], "--random_seed=2147483648 must be"),
-        (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
-        (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
-        (["stray"], "unexpected argument 'stray'"),
         (
             ["--neighbor_attention", "--init_checkpoint=albert_tiny_books"],
             "--neighbor_attention is for random weights",
@@ -203,7 +193,6 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
         (["--shallow_layers=9", "--num_shallow_steps=1"], "cannot be trained with 9 layers;"),
         (["--shallow_layers=1", "--num_shallow_steps=99"], "=99 must be less than the 16 steps"),
         (["--time_budget=60"], "would be ignored: --time_budget plans it"),
-        (["--time_budget=0"], "--time_budget=0.0 must be a number above 0"),
     ],
 )
 def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, sentence):
@@ -238,15 +227,6 @@ def test_a_truncated_record_file_is_named(run, tmp_path):
     assert "cut.tfrecord: record 39 (byte " in done.stderr
 
 
-def test_compact_records_need_their_tokenizer(run, tmp_path, compact):
-    (tmp_path / "alone").mkdir()
-    for path in (*compact.glob("*.tfrecord"), compact / "manifest.json"):
-        shutil.copy(path, tmp_path / "alone")
-    done = run(tmp_path, records=tmp_path / "alone")
-    assert done.returncode == 1
-    assert "need tokenizer.json beside them" in done.stderr
-
-
 def test_help_shows_the_flags_without_importing_tensorflow():
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run(
@@ -257,15 +237,3 @@ def test_help_shows_the_flags_without_importing_tensorflow():
     )
     assert "--eval_every_steps" in done.stdout and "--tpu_name" in done.stdout
     assert " tensorflow" not in done.stderr
-
-
-def test_a_damaged_record_that_training_reads_is_named(run, tmp_path, compact):
-    shutil.copytree(compact, tmp_path / "records")
-    (shard, *_) = sorted((tmp_path / "records").glob("*.tfrecord"))
-    data = bytearray(shard.read_bytes())
-    data[40] ^= 1
-    shard.write_bytes(data)
-    done = run(tmp_path, records=tmp_path / "records")
-    assert done.returncode == 1
-    assert f"error: {shard}: record 0 (byte 0): its checksum is wrong; build or copy" in done.stderr
-    assert "Traceback" not in done.stderr

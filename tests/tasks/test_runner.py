@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.data.context import InputContext
 from albert_tf.data.length_batches import Sequences
@@ -205,23 +204,6 @@ def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, cap
     printed, said = capsys.readouterr(), "No better than the same answer every time: accuracy "
     assert printed.err.count(said) == 2  # During training.
     assert f"eval: {said}" in printed.out
-
-
-@pytest.mark.slow
-def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
-    task.dropout_rate = 0.1
-    source = task.open_examples(some_examples(64), "train", training=True).source
-    whole = train(task, source, tmp_path / "whole", 8)
-
-    def ends(context):
-        return source.train_input_fn(context).take(5)
-
-    with pytest.raises(tf.errors.OutOfRangeError):
-        config = RunConfig(str(tmp_path / "cut"), **TRAINING)
-        Estimator(task, config).train(TrainSpec(ends, 8, source.fingerprint))
-    resumed = train(task, source, tmp_path / "cut", 8)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
 def test_each_seed_has_a_folder_and_the_best_is_recorded(seeds):

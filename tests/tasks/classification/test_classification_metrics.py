@@ -64,9 +64,3 @@ def test_undefined_correlation_is_zero(predictions):
     constant = regression_metrics(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert constant["pearson"] == constant["spearman"] == 0.0
     assert regression_metrics(np.array([1.0]), np.array([1.0]))["mse"] == 0.0
-
-
-def test_a_single_label_in_answers_and_data_has_no_correlation_and_no_warning(recwarn):
-    probabilities = np.array([[0.9, 0.1], [0.8, 0.2]])
-    assert classification_metrics(probabilities, np.array([0, 0]))["matthews_corr"] == 0.0
-    assert not recwarn.list

@@ -105,12 +105,6 @@ def test_compact_records_are_read_at_shorter_lengths_and_not_at_longer_ones(comp
         open_records(str(folder), config, max_seq_length=1024)
 
 
-def test_a_length_that_no_records_can_have_is_refused_as_such(compact):
-    folder, config = compact
-    with pytest.raises(AlbertError, match=r"^`max_seq_length`=7 must be an integer from 8 to"):
-        open_records(str(folder), config, max_seq_length=7)
-
-
 def test_another_share_of_compact_records_can_be_masked(compact):
     folder, config = compact
     source = open_records(str(folder), config, max_seq_length=12, masked_lm_prob=0.5)

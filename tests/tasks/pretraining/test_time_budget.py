@@ -87,12 +87,6 @@ def test_models_train_half_of_their_layers_at_first_if_that_is_possible(change, 
     assert shallow_layers(tiny_config(40, **change)) == layers
 
 
-def test_a_run_too_short_for_shallow_steps_has_none():
-    planned = plan_of(1.5 / 60, {2: 0.9, None: 1.0})
-    steps = (planned.num_train_steps, planned.shallow_layers, planned.num_shallow_steps)
-    assert steps == (1, None, 0)
-
-
 def test_too_short_a_time_is_an_error():
     with pytest.raises(AlbertError, match=r"too short: 1 seconds are left .* one step takes 4"):
         plan_of(1 / 60, 4.0)
@@ -118,20 +112,6 @@ def test_a_plan_is_kept_for_the_same_time_and_for_no_other(tmp_path, neighbors):
     assert recorded_plan(given) == planned
     with pytest.raises(AlbertError, match=r"planned for 60\.0 minutes, not .* 90 minutes"):
         recorded_plan(PretrainingConfig(str(tmp_path), time_budget=90.0))
-
-
-def test_the_folder_of_a_run_without_a_plan_is_refused(tmp_path):
-    record_run(plan_of(60.0, folder=tmp_path), None)
-    with pytest.raises(AlbertError, match="holds a run of a given number of steps"):
-        recorded_plan(PretrainingConfig(str(tmp_path), time_budget=60.0))
-
-
-def test_checkpoints_without_the_record_of_their_run_are_refused(tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    for name in ("checkpoint", "ckpt-5.index", "ckpt-5.data-00000-of-00001"):
-        (tmp_path / "checkpoints" / name).write_text("")
-    with pytest.raises(AlbertError, match=r"holds checkpoints of a run, but no run_config\.json"):
-        recorded_plan(PretrainingConfig(str(tmp_path), time_budget=60.0))
 
 
 @pytest.mark.parametrize(
