@@ -23,6 +23,7 @@ from albert_tf.weights.run_folder import (
     CHECKPOINTS,
     BestRecord,
     RunFolder,
+    files_before,
     files_of,
 )
 
@@ -116,7 +117,6 @@ class CheckpointStore:
                 for name in files_of(prefix):
                     new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
                     log.info(f"The damaged {name} is now {new}.")
-            self._list()
 
     def restore_best(self) -> None:
         """Reads the record of the best weights; renames the folder if anything in it is damaged.
@@ -142,8 +142,25 @@ class CheckpointStore:
         """
         if self._writes:
             self._write(self._checkpoint, CHECKPOINTS, step)
-            self._delete(CHECKPOINTS, list(self.folder.checkpoints())[: -self._keep_max])
-            self._list()
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Deletes and lists checkpoints as `save` does, for a run that could not do so to the end.
+
+        Call it when the newest checkpoint was read.
+        """
+        if self._writes:
+            kept = dict([*self.folder.checkpoints().items()][-self._keep_max :])
+            if len(kept) == self._keep_max:
+                self._delete_before(CHECKPOINTS, min(kept))
+            if self.best:
+                self._delete_before(BEST, self.best.step)
+            # For tf.train.latest_checkpoint and other programs.
+            names = [os.path.basename(prefix) for prefix in kept.values()]
+            lines = [f'model_checkpoint_path: "{names[-1]}"']
+            lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+            path = self.folder.file(CHECKPOINTS, CHECKPOINT_LIST)
+            files.write_text(path, "\n".join(lines) + "\n")
 
     def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
         """Saves the weights as the best so far, and deletes the previous best.
@@ -159,7 +176,7 @@ class CheckpointStore:
             self._write(self._best_checkpoint, BEST, step)
             # The weights come before the record that names them; the old ones go last.
             self.best.save(self.folder.file(BEST))
-            self._delete(BEST, {*self.folder.checkpoints(BEST)} - {step})
+            self._delete_before(BEST, step)
 
     def _write(self, checkpoint: tf.train.Checkpoint, part: str, step: int) -> None:
         """Writes a checkpoint, which appears only when it is complete and was read back."""
@@ -188,14 +205,7 @@ class CheckpointStore:
                 error = f"Cannot write {what}: {first_line(error)}."
             raise StoppedError(f"{error} {last}") from None
 
-    def _delete(self, part: str, steps: Collection[int]) -> None:
-        prefixes = self.folder.checkpoints(part)
-        for step in steps:
-            removal.remove_files(self.folder.file(part), files_of(prefixes[step]))
-
-    def _list(self) -> None:
-        """Lists the checkpoints for tf.train.latest_checkpoint and other programs."""
-        names = [os.path.basename(prefix) for prefix in self.folder.checkpoints().values()]
-        lines = [f'model_checkpoint_path: "{names[-1]}"']
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-        files.write_text(self.folder.file(CHECKPOINTS, CHECKPOINT_LIST), "\n".join(lines) + "\n")
+    def _delete_before(self, part: str, step: int) -> None:
+        """Deletes the checkpoints older than a step, and what is left of such ones."""
+        folder = self.folder.file(part)
+        removal.remove_files(folder, files_before(folder, step))

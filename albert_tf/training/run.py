@@ -206,6 +206,7 @@ class TrainingRun:
         self.store.set_aside(damaged)  # All processes have read them.
         self.store.restore_best()
         self._check_best(step)
+        self.store.tidy()
         log.info(f"Resuming {self.folder} at step {step}.")
         return step
 

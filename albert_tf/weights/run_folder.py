@@ -317,9 +317,20 @@ def checkpoints_in(folder: str) -> dict[int, str]:
 
     A checkpoint has an index, which appears last; its data may be damaged all the same.
     """
-    matches = (re.fullmatch(r"(ckpt-(\d{1,18}))\.index", name) for name in listdir(folder))
-    found = {int(match[2]): os.path.join(folder, match[1]) for match in matches if match}
-    return dict(sorted(found.items()))
+    names = (name for name in files_before(folder) if name.endswith(".index"))
+    prefixes = (os.path.join(folder, name[: -len(".index")]) for name in names)
+    return {int(prefix.rpartition("-")[2]): prefix for prefix in prefixes}
+
+
+def files_before(folder: str, step: int = 10**18) -> list[str]:
+    """Returns the names of the files of a run's checkpoints older than `step` in a folder.
+
+    They are ordered by step, and of each the index is first. An index or its data may be alone.
+    """
+    pattern = re.compile(r"ckpt-(\d{1,18})\.(index|data-\d{5}-of-\d{5})")
+    matches = [match for name in listdir(folder) if (match := pattern.fullmatch(name))]
+    matches.sort(key=lambda match: (int(match[1]), match[2] != "index", match[2]))
+    return [match[0] for match in matches if int(match[1]) < step]
 
 
 def files_of(prefix: str) -> list[str]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.io import removal
 from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore
@@ -71,6 +72,7 @@ def restored(folder):
     run = Run(folder)
     run.store.set_aside(run.store.restore_newest())
     run.store.restore_best()
+    run.store.tidy()
     return run
 
 
@@ -110,7 +112,8 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     out = capsys.readouterr().out
     if (kind, part) == ("missing", "index"):  # It was never complete.
         assert not out
-        assert files_below(folder / "checkpoints") == before
+        after = files_below(folder / "checkpoints")
+        assert {**after, "checkpoint": before["checkpoint"]} == before  # A list of the others.
         return
     line, *renamed = out.splitlines()
     assert line.startswith(f"The checkpoint {newest} is damaged: ")
@@ -208,6 +211,24 @@ def test_only_the_files_of_old_checkpoints_are_deleted(folder):
     names = {path.name for path in (folder / "checkpoints").iterdir() if "ckpt-10" in path.name}
     assert names == {"ckpt-10.mine", "ckpt-10-backup.index", "ckpt-10.index.damaged"}
     assert list(Run(folder).store.folder.checkpoints()) == [20, 30, 40]
+
+
+@pytest.mark.parametrize("left", ["data-00000-of-00001", "index"])
+def test_a_resumed_run_deletes_what_the_last_save_could_not(folder, left, monkeypatch):
+    run, remove = restored(folder), removal.remove_files
+
+    def fail(path, names):
+        remove(path, [name for name in names if not name.endswith(left)])
+        raise StoppedError("The disk is gone.")
+
+    monkeypatch.setattr(removal, "remove_files", fail)
+    with pytest.raises(StoppedError):
+        run.save(40)
+    monkeypatch.undo()
+    assert f"ckpt-10.{left}" in os.listdir(folder / "checkpoints")
+    restored(folder)
+    assert not [name for name in os.listdir(folder / "checkpoints") if "ckpt-10" in name]
+    assert tf.train.latest_checkpoint(str(folder / "checkpoints")).endswith("ckpt-40")
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tmp_path):
