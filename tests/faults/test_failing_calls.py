@@ -97,7 +97,7 @@ class Attempts:
         arguments = [configuration.script, *configuration.arguments(self._data, output)]
         log.unlink(missing_ok=True)
         with self._server.running(HURRIED, arguments, log, cpus=configuration.cpus) as group:
-            status = self._server.status(killed_after or 150)
+            status = self._server.status(killed_after or 300)
             if status is None:
                 os.killpg(group, signal.SIGKILL)
                 status = self._server.status(60)
