@@ -155,16 +155,16 @@ class _Build:
         Raises:
           AlbertError: the folder has other records, which must not be overwritten.
         """
-        if files.exists(os.path.join(self._records, FILE_NAME)):
+        plan = files.read_json(self._plan_path) if files.exists(self._plan_path) else None
+        if plan and files.exists(os.path.join(self._records, FILE_NAME)):
             _publish(self._folder)  # Whichever build was killed before its end.
         if not files.exists(os.path.join(self._folder, FILE_NAME)):
             return None
         manifest = Manifest.load(self._folder)
-        plan = {"options": manifest.options, "tokenizer": manifest.tokenizer}
-        if plan == self._plan:
+        if {"options": manifest.options, "tokenizer": manifest.tokenizer} == self._plan:
             if not all(is_complete(self._folder, shard) for shard in manifest.shards):
                 return None
-            if files.exists(self.work_folder):
+            if plan == self._plan and files.exists(self.work_folder):
                 _remove(self.work_folder)
             return manifest
         if not overwrite:

@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 
 from albert_tf.data import records
+from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import local_runner, pretraining_build
@@ -162,15 +164,18 @@ def test_a_finished_build_is_left_alone_and_another_is_refused(tmp_path, text, v
     assert modified(tmp_path) == times
 
 
-def test_the_work_folder_of_a_build_that_was_killed_at_its_end_is_removed(
-    tmp_path, text, vocabulary
-):
+def test_complete_records_leave_an_unfinished_build_alone(tmp_path, text, vocabulary, monkeypatch):
     manifest = build(text, vocabulary, tmp_path)
-    expected = digests(tmp_path)
-    (tmp_path / "_build").mkdir()
-    (tmp_path / "_build/bucket-00000.bin").touch()
+    other = dataclasses.replace(SMALL, random_seed=1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Manifest, "save", mock.Mock(side_effect=KeyboardInterrupt))
+        build(text, vocabulary, tmp_path, other, overwrite=True)
     assert build(text, vocabulary, tmp_path) == manifest
-    assert digests(tmp_path) == expected
+    shards = list((tmp_path / "_build/records").glob("*.tfrecord"))
+    assert len(shards) == 10
+    written = shards[0].stat().st_mtime_ns
+    assert build(text, vocabulary, tmp_path, other, overwrite=True) != manifest
+    assert (tmp_path / shards[0].name).stat().st_mtime_ns == written
 
 
 def test_a_build_that_is_killed_as_it_ends_leaves_nothing(tmp_path, text, vocabulary, monkeypatch):
