@@ -16,7 +16,6 @@ from absl import flags
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import read_lines
-from albert_tf.pretrained.locate import check_model
 from albert_tf.weights.run_folder import RunFolder, model_folder
 
 if TYPE_CHECKING:
@@ -73,7 +72,6 @@ def _standard_input() -> list[str]:
 
 def open_pretrained(path: str) -> PretrainedModel:
     """Opens a model for `embed` or `fill_mask`, which check the weights that they need."""
-    check_model(path)
     _shorten_warnings()
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.weights.pretrained_model import load_pretrained

@@ -11,21 +11,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import urllib.parse
 
 from albert_tf import pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import hub
 from albert_tf.io import files
-from albert_tf.pretrained.archives import cache_folder, download, unpack
+from albert_tf.pretrained.archives import download, unpack
 
 #: The file that makes a folder a SavedModel.
 SAVED_MODEL = "saved_model.pb"
 #: Begins the id of a model on Hugging Face; without it an id is recognised by its form.
 HUGGING_FACE = "hf://"
-#: Begins the addresses of archives and of TF-Hub.
-_WEB, _UNSAFE_WEB = "https://", "http://"
+_WEB = "https://"
+#: Names the folder for downloaded archives.
+CACHE_VARIABLE = "ALBERT_TF_CACHE"
 #: Endings of archives that hold a model.
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 #: Where the README of google-research/albert links the archives of the release.
@@ -72,50 +72,36 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
         exist, or it cannot be downloaded.
     """
     path = files.path_of(name, what)
-    if path.startswith(HUGGING_FACE):
-        return hub.snapshot(path[len(HUGGING_FACE) :], weights)
-    if path.startswith(_WEB):
-        path = _fetch(path)
-    elif path.startswith(_UNSAFE_WEB):
-        raise AlbertError(f"What {path} sends can be changed on its way; give an https:// address.")
-    elif files.is_local(path) and not _exists(path):
-        if _is_bundled(path):
-            return os.path.join(pretrained.FOLDER, path)
-        if _is_hub_id(path):
-            return hub.snapshot(path, weights)
-        if path in RELEASES:
-            archive = f"{path}.tar.gz"
-            path = download(RELEASES_URL + archive, os.path.join(cache_folder(), archive))
-    if path.endswith(ARCHIVES) and not files.isdir(path):
-        return unpack(path)
-    return path
+    kind = _kind(path)
+    if kind == "bundled":
+        return os.path.join(pretrained.FOLDER, path)
+    if kind == "hub":
+        return hub.snapshot(path.removeprefix(HUGGING_FACE), weights)
+    if kind:
+        path = _fetch(path if kind == "web" else f"{RELEASES_URL}{path}.tar.gz")
+    return unpack(path) if path.endswith(ARCHIVES) and not files.isdir(path) else path
 
 
 def is_name(path: str) -> bool:
     """Returns whether `locate` looks for a model elsewhere than at a path."""
-    if not files.is_local(path):
-        return path.startswith((HUGGING_FACE, _WEB, _UNSAFE_WEB))
-    return not _exists(path) and (_is_bundled(path) or path in RELEASES or _is_hub_id(path))
+    return bool(_kind(path))
 
 
-def check_model(path: str) -> None:
-    """Checks what can be checked of a model's name without a download; NONE is accepted.
-
-    Raises:
-      AlbertError: `path` neither exists nor has the form of a name, or the package that downloads
-        such a model is not installed.
-    """
-    if path != pretrained.NONE and not _is_known(path):
-        raise no_model(path)
-
-
-def _is_known(path: str) -> bool:
-    """Returns whether a path exists or is a name; raises AlbertError as `check_model`."""
-    if not is_name(path):
-        return _exists(path)
-    if _is_hub_id(path):
-        hub.check_installed(path)
-    return True
+def _kind(path: str) -> str:
+    """Returns what a path names beside files: "hub", "web", "bundled", "release"; "": nothing."""
+    if path.startswith(HUGGING_FACE):
+        return "hub"
+    if path.startswith(("https://", "http://")):
+        return "web"
+    if not files.is_local(path) or files.exists(path) or files.exists(f"{path}.index"):
+        return ""
+    if path in pretrained.bundled_names():
+        return "bundled"
+    if path in RELEASES:
+        return "release"
+    # A name in an existing folder is a mistyped path.
+    is_id = _HUB_ID.fullmatch(path) and not _FILE.search(path)
+    return "hub" if is_id and not os.path.exists(path.partition("/")[0]) else ""
 
 
 def no_model(path: str) -> AlbertError:
@@ -133,33 +119,16 @@ def no_model(path: str) -> AlbertError:
     )
 
 
-def _is_hub_id(path: str) -> bool:
-    """Returns whether a path that does not exist is meant as the id of a Hugging Face model.
-
-    A name in an existing folder is a mistyped path.
-    """
-    owner = path.partition("/")[0]
-    return bool(_HUB_ID.fullmatch(path) and not _FILE.search(path) and not os.path.exists(owner))
-
-
-def _is_bundled(path: str) -> bool:
-    return path in pretrained.bundled_names() and not _exists(path)
-
-
-def _exists(path: str) -> bool:
-    return any(files.exists(name) for name in (path, f"{path}.index"))
-
-
 def _fetch(url: str) -> str:
     """Returns the path of the archive at a URL, or the folder of a module of TF-Hub or Kaggle."""
-    name = os.path.basename(urllib.parse.urlsplit(url).path)
+    if not url.startswith(_WEB):
+        raise AlbertError(f"What {url} sends can be changed on its way; give an https:// address.")
+    name = os.path.basename(url.partition("?")[0])
     if not name.endswith(ARCHIVES):
         return _resolve_handle(url)
-    if url == RELEASES_URL + name:
-        return download(url, os.path.join(cache_folder(), name))
-    # Other archives of the same name must not take its place.
-    folder = hashlib.sha256(url.encode()).hexdigest()[:16]
-    return download(url, os.path.join(cache_folder(), folder, name))
+    cache = os.path.expanduser(os.environ.get(CACHE_VARIABLE) or "~/.cache/albert_tf")
+    # Other archives may have the same name.
+    return download(url, os.path.join(cache, hashlib.sha256(url.encode()).hexdigest()[:16], name))
 
 
 def _resolve_handle(handle: str) -> str:

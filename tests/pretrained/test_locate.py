@@ -63,7 +63,6 @@ def downloaded(monkeypatch):
     """Replaces downloads from Hugging Face; returns what was asked for."""
     asked = []
     monkeypatch.setattr(hub, "snapshot", lambda *given: asked.append(given) or "/hf")
-    monkeypatch.setattr(hub, "check_installed", asked.append)
     return asked
 
 
@@ -72,17 +71,10 @@ def test_a_released_model_is_downloaded_once_and_loaded(released, server, cache,
         model = load_pretrained("albert_base_v2")
         assert len(model.load_report.matched) == 32
         assert model.tokenizer.vocab_size == 120
-    assert os.listdir(cache) == ["albert_base_v2.tar.gz"]
+    (path,) = cache.rglob("*.tar.gz")
     assert len(server.requests) == 1
     digest = hashlib.sha256(server.files["/albert_models/albert_base_v2.tar.gz"]).hexdigest()
-    assert f"bytes, SHA-256 {digest}. It is kept as {cache}/albert_b" in capsys.readouterr().err
-
-
-def test_the_url_of_a_release_and_its_name_are_one_file(released, server, cache):
-    load = Tokenizer.from_file
-    by_url = load(f"{server.url}/albert_models/albert_base_v2.tar.gz")
-    assert by_url.spec == load("albert_base_v2").spec
-    assert len(server.requests) == 1
+    assert f"bytes, SHA-256 {digest}. It is kept as {path}." in capsys.readouterr().err
 
 
 def test_archives_of_one_name_from_two_places_are_two_files(server, cache, tmp_path):
@@ -100,7 +92,7 @@ def test_archives_of_one_name_from_two_places_are_two_files(server, cache, tmp_p
 def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypatch):
     monkeypatch.setattr(locate, "RELEASES_URL", "http://127.0.0.1:9/")
     monkeypatch.setattr("albert_tf.pretrained.archives._PAUSE", 0.0)
-    with pytest.raises(AlbertError, match=rf"copy it to {cache}/albert_large_zh\.tar\.gz\.$"):
+    with pytest.raises(AlbertError, match=rf"copy it to {cache}/\w+/albert_large_zh\.tar\.gz\.$"):
         open_source("albert_large_zh")
 
 
@@ -127,7 +119,6 @@ def test_an_existing_file_or_folder_takes_precedence(cache, downloaded, name):
 def test_an_id_of_hugging_face_is_recognised_by_its_form(cache, downloaded, name):
     assert locate.locate(name) == locate.locate(f"hf://{name}", weights=False) == "/hf"
     assert downloaded == [(name, True), (name, False)]
-    locate.check_model(name)
 
 
 @pytest.mark.parametrize(
@@ -147,18 +138,14 @@ def test_a_path_is_no_id(cache, downloaded, path):
     Path("runs").mkdir()
     assert locate.locate(path) == path
     with pytest.raises(AlbertError, match=rf"There is no checkpoint at {path}; give an output dir"):
-        locate.check_model(path)
+        load_pretrained(path)
     with pytest.raises(AlbertError, match=rf"The vocabulary {path} does not exist"):
         Tokenizer.from_file(path)
     assert downloaded == []
 
 
 def test_a_preset_without_released_weights_is_explained(cache):
-    with pytest.raises(
-        AlbertError, match=r"albert_tiny is a preset of `albert_config_file`, which"
-    ):
-        locate.check_model("albert_tiny")
-    with pytest.raises(AlbertError, match="albert_tiny is a preset"):
+    with pytest.raises(AlbertError, match="albert_tiny is a preset of `albert_config_file`, which"):
         load_pretrained("albert_tiny")
 
 
@@ -176,14 +163,6 @@ def test_a_handle_of_tf_hub_is_resolved_by_its_library(server, cache, tmp_path, 
     assert len(model.load_report.matched) == 32
     assert Tokenizer.from_file(handle).spec == model.tokenizer.spec
     assert server.paths() == ["/albert_tiny/1?tf-hub-format=compressed"]
-
-
-def test_a_vocabulary_comes_from_any_model(released, bundled):
-    pieces = Tokenizer.from_file("albert_base_v2").tokenize("p1")
-    assert pieces == ["p1"]
-    by_name, by_folder = Tokenizer.from_file("albert_tiny_books"), Tokenizer.from_file(str(bundled))
-    assert by_name.spec == by_folder.spec
-    assert by_name.tokenize("fine rain") == ["fine", "rain"]
 
 
 def test_a_folder_without_a_vocabulary_is_one_sentence(tmp_path):
