@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained ALBERT between formats, by default bit by bit.
+"""Converts a pretrained ALBERT between formats, bit by bit.
 
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
@@ -19,7 +19,7 @@ from absl import flags, logging
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.pretrained.locate import NAMES
-from albert_tf.weights.conversion import FORMATS, WEIGHTS_DTYPES, convert
+from albert_tf.weights.conversion import FORMATS, convert
 
 FLAGS = flags.FLAGS
 
@@ -41,10 +41,6 @@ def define_flags() -> None:
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
         "write only the weights that pretrained models have; the others are listed."
     )  # fmt: skip
-    flags.DEFINE_enum(
-        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
-        "the size, with each weight rounded to the nearest; it is read as float32."
-    )  # fmt: skip
     define_overwrite_flag()
 
 
@@ -54,12 +50,7 @@ def _main() -> None:
     # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(
-        FLAGS.from_path,
-        FLAGS.to,
-        FLAGS.output_dir,
-        FLAGS.allow_partial,
-        FLAGS.weights_dtype,
-        FLAGS.overwrite,
+        FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial, FLAGS.overwrite
     )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:

@@ -55,7 +55,7 @@ def read_config(path: str) -> AlbertConfig:
         )
     ours = {key: values[key] for key in _SAME_KEYS if key in values}
     config = AlbertConfig.from_dict({**ours, "hidden_act": _ACTIVATIONS[activation]}, source=path)
-    _check_groups(config)
+    _check(config)
     return config
 
 
@@ -68,7 +68,7 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
     Raises:
       AlbertError: Hugging Face's code has no such model.
     """
-    _check_groups(config)
+    _check(config)
     values = config.to_dict()
     activations = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
     return {
@@ -82,15 +82,17 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
     }
 
 
-def _check_groups(config: AlbertConfig) -> None:
-    """Raises AlbertError if Hugging Face would assign a layer to another group.
-
-    Hugging Face divides where the TF1 release multiplies, which rounds differently for some sizes.
-    """
+def _check(config: AlbertConfig) -> None:
+    """Raises AlbertError for a model that Hugging Face's code does not have."""
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
-    for layer in range(layers):
-        if int(layer / (layers / groups)) != config.attention_group(layer):
-            raise AlbertError(
-                f"With {layers} layers in {groups} groups, Hugging Face's layer {layer} is of "
-                "another group than the TF1 release's, so the model cannot be converted."
-            )
+    # Hugging Face divides where the TF1 release multiplies, which rounds differently.
+    if any(int(i / (layers / groups)) != config.attention_group(i) for i in range(layers)):
+        raise AlbertError(
+            f"With {layers} layers in {groups} groups, Hugging Face's layers are of other groups "
+            "than the TF1 release's, so the model cannot be converted."
+        )
+    if config.embedding_size == config.hidden_size:
+        raise AlbertError(
+            f"With embedding_size = hidden_size = {config.hidden_size}, Hugging Face's ALBERT "
+            "projects one to the other, and ours does not, so the model cannot be converted."
+        )

@@ -8,16 +8,13 @@ read with PyTorch's weights-only loading or not at all.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from albert_tf.config import AlbertConfig
@@ -26,18 +23,22 @@ from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import config_values
 from albert_tf.huggingface.tokenizer import write_tokenizer
 from albert_tf.io import files
-from albert_tf.io.json_values import short_repr
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Old files hold a table of positions in int64 beside the weights.
-_DTYPES = ("F32", "F16", "BF16", "I64")
+_DTYPES = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": tf.bfloat16.as_numpy_dtype,
+    "I64": np.int64,
+}
 _PREFIX = "albert."
-#: Copies of tied weights, which some files also hold, and their originals.
+#: Names of copies of tied weights, which some files also hold or have instead.
 _COPIES = {
-    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
+    "albert.embeddings.word_embeddings.weight": "predictions.decoder.weight",
+    "predictions.bias": "predictions.decoder.bias",
 }
 _CONSTANTS = ("albert.embeddings.position_ids", "embeddings.position_ids")
 # Hugging Face's names by official name: a table, not a rule, so that names are never guessed.
@@ -49,10 +50,8 @@ _TABLES = {
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
 }
-#: The dense layer from width E to H, which Hugging Face also has for E = H.
-_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 _DENSE = {
-    "bert/encoder/embedding_hidden_mapping_in": _PROJECTION,
+    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
     "bert/pooler/dense": "albert.pooler",
     "cls/predictions/transform/dense": "predictions.dense",
 }
@@ -76,193 +75,97 @@ _GROUP_NORMS = {
 }
 
 
-class _Name(NamedTuple):
-    """Hugging Face's name for a weight, and whether it stores the transpose."""
+def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
+    """Returns Hugging Face's names of all pretraining weights, by official name.
 
-    name: str
-    transposed: bool = False
-
-
-def _names(config: AlbertConfig) -> dict[str, _Name]:
-    """Returns the names of all pretraining weights, by official name; all layers are shared."""
+    With each is whether it stores the transpose.
+    """
     dense, norms = dict(_DENSE), dict(_NORMS)
-    if config.embedding_size == config.hidden_size:
-        del dense["bert/encoder/embedding_hidden_mapping_in"]
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
             ours, theirs = _GROUP.format(group, inner), _THEIR_GROUP.format(group, inner)
             dense.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_DENSE.items()})
             norms.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_NORMS.items()})
-    names = {ours: _Name(theirs) for ours, theirs in _TABLES.items()}
+    names = {ours: (theirs, False) for ours, theirs in _TABLES.items()}
     for ours, theirs in dense.items():
-        names[f"{ours}/kernel"] = _Name(f"{theirs}.weight", transposed=True)
-        names[f"{ours}/bias"] = _Name(f"{theirs}.bias")
+        names[f"{ours}/kernel"] = f"{theirs}.weight", True
+        names[f"{ours}/bias"] = f"{theirs}.bias", False
     for ours, theirs in norms.items():
-        names[f"{ours}/gamma"] = _Name(f"{theirs}.weight")
-        names[f"{ours}/beta"] = _Name(f"{theirs}.bias")
+        names[f"{ours}/gamma"] = f"{theirs}.weight", False
+        names[f"{ours}/beta"] = f"{theirs}.bias", False
     return names
 
 
-class HuggingFaceWeights:
-    """The weights of an ALBERT in a folder that Hugging Face's `save_pretrained` wrote.
+def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Reads the weights of an ALBERT in a folder that Hugging Face's `save_pretrained` wrote.
 
-    Attributes:
-      shapes: by official name; weights without an official name keep their own.
-      state: names of other tensors: copies of tied weights, tables of constants, and a projection
-        without effect, which Hugging Face has if E = H.
-    """
+    Args:
+      folder: the folder.
+      config: that of its config.json.
 
-    def __init__(self, folder: str, config: AlbertConfig) -> None:
-        """Opens the file with the weights.
-
-        Args:
-          folder: the folder.
-          config: that of its config.json.
-
-        Raises:
-          AlbertError: there are no weights that can be read safely, a copy of a tied weight differs
-            from its original, or the projection of a model with E = H has an effect.
-        """
-        self._folder, self._file = folder, _open(folder)
-        left = dict.fromkeys(self._file.shapes)
-        self.state = [*self._copies(), *(name for name in _CONSTANTS if name in left)]
-        if config.embedding_size == config.hidden_size:
-            self.state += self._identity_projection(config.hidden_size)
-        self._stored: dict[str, _Name] = {}
-        for ours, (theirs, transposed) in _names(config).items():
-            # Encoders saved alone lack the prefix; tied weights may have only the copy.
-            bare = theirs[len(_PREFIX) :] if theirs.startswith(_PREFIX) else theirs
-            copies = [copy for copy, original in _COPIES.items() if original == theirs]
-            if name := next((name for name in (theirs, bare, *copies) if name in left), None):
-                self._stored[ours] = _Name(name, transposed)
-                del left[name]
-        self._stored.update({name: _Name(name) for name in left if name not in self.state})
-        self.shapes = {
-            ours: self._file.shapes[name][:: -1 if transposed else 1]
-            for ours, (name, transposed) in self._stored.items()
-        }
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns a weight by its name in `shapes`, as float32 and in its official orientation."""
-        stored, transposed = self._stored[name]
-        values = self._file.read(stored)
-        return values.T if transposed else values
-
-    def _copies(self) -> Iterator[str]:
-        """Yields the names of copies, which equal their originals."""
-        for copy, original in _COPIES.items():
-            if self._file.shapes.keys() >= {copy, original}:
-                values = self._file.read(copy), self._file.read(original)
-                if not np.array_equal(*values, equal_nan=True):
-                    raise AlbertError(
-                        f"In {self._folder}, {copy} differs from {original}; a model without tied "
-                        "output embeddings is not an ALBERT."
-                    )
-                yield copy
-
-    def _identity_projection(self, size: int) -> list[str]:
-        """Returns the names of the projection from E to H = E, if there is one."""
-        ending = f"{_PROJECTION[len(_PREFIX) :]}.weight"
-        kernel = next((name for name in self._file.shapes if name.endswith(ending)), None)
-        if kernel is None:
-            return []
-        bias = kernel[: -len("weight")] + "bias"
-        if bias not in self._file.shapes:
-            raise AlbertError(f"{self._folder} has {kernel}, but not {bias}; get it again.")
-        identity = {kernel: np.eye(size), bias: np.zeros(size)}
-        if not all(np.array_equal(self._file.read(name), v) for name, v in identity.items()):
-            raise AlbertError(
-                f"In {self._folder}, embedding_size equals hidden_size, but {kernel} projects "
-                "one to the other, which our model does not support."
-            )
-        return list(identity)
-
-
-def _open(folder: str) -> SafetensorsFile | _TorchFile:
-    """Opens the weights in a folder."""
-    path = os.path.join(folder, WEIGHTS)
-    if files.exists(path):
-        return SafetensorsFile(path)
-    path = os.path.join(folder, TORCH_WEIGHTS)
-    if files.exists(path):
-        return _TorchFile(path)
-    raise AlbertError(f"{folder} has a {CONFIG} but no {WEIGHTS}.")
-
-
-class SafetensorsFile:
-    """A safetensors file, whose tensors are read one by one.
-
-    Attributes:
-      shapes: by name.
+    Returns:
+      The weights by official name, in their official orientation and the dtype of the file;
+      weights without an official name keep their own. And the names of other tensors: copies of
+      tied weights, and tables of constants.
 
     Raises:
-      AlbertError: the file is missing, damaged or holds tensors of other types.
+      AlbertError: there are no weights that can be read safely.
     """
-
-    def __init__(self, path: str) -> None:
-        files.check_file(path, "weights file")
-        try:
-            with _local_copy(path) as local:
-                # The file is mapped into memory, so the copy can be deleted once it is open.
-                self._file = safe_open(local, framework="numpy")
-            slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise AlbertError(
-                f"{path} is not an intact safetensors file ({first_line(error)}); get it again."
-            ) from error
-        for name, entry in slices.items():
-            if entry.get_dtype() not in _DTYPES:
-                raise AlbertError(
-                    f"{path}: {short_repr(name)} has type {entry.get_dtype()}; only "
-                    f"{', '.join(_DTYPES)} can be read."
-                )
-        self.shapes = {name: list(entry.get_shape()) for name, entry in slices.items()}
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns a tensor; float16 and bfloat16 become float32, which is exact."""
-        values = self._file.get_tensor(name)
-        return values if values.dtype == np.int64 else values.astype(np.float32, copy=False)
+    path, torch_path = (os.path.join(folder, name) for name in (WEIGHTS, TORCH_WEIGHTS))
+    if files.exists(path) or not files.exists(torch_path):
+        stored = read_safetensors(path)
+    else:
+        stored = _read_torch(torch_path)
+    weights = {}
+    state = [name for name in _CONSTANTS if stored.pop(name, None) is not None]
+    for ours, (theirs, transposed) in _names(config).items():
+        # Encoders saved alone lack the prefix.
+        names = (theirs, theirs.removeprefix(_PREFIX), _COPIES.get(theirs, theirs))
+        found = {name: stored.pop(name) for name in names if name in stored}
+        if found:
+            name, *copies = found
+            weights[ours] = found[name].T if transposed else found[name]
+            state += copies
+    return {**weights, **stored}, state
 
 
-@contextlib.contextmanager
-def _local_copy(path: str) -> Iterator[str]:
-    """Yields the path itself, or that of a temporary copy if it is on a remote file system."""
-    if files.is_local(path):
-        yield path
-        return
-    with files.space_for("temporary files"), tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, os.path.basename(path))
-        tf.io.gfile.copy(path, local)
-        yield local
+def read_safetensors(path: str) -> dict[str, np.ndarray]:
+    """Reads all tensors of a safetensors file.
+
+    Raises:
+      AlbertError: the file is missing, damaged or holds tensors of other types than ours.
+    """
+    data = files.read_bytes(path, "weights file")
+    try:
+        return {
+            name: np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in deserialize(data)
+        }
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise AlbertError(
+            f"{path} is not an intact safetensors file of float weights ({first_line(error)}); get "
+            "it again."
+        ) from error
 
 
-class _TorchFile:
-    """Weights in PyTorch's own format, read with its weights-only loader."""
-
-    def __init__(self, path: str) -> None:
-        safer = f"Save the model as {WEIGHTS} (save_pretrained with safe_serialization=True)"
-        if importlib.util.find_spec("torch") is None:
-            raise AlbertError(
-                f"{path} is a pickle, which only PyTorch can read safely, and PyTorch is not "
-                f"installed. {safer}, or install torch>=2.6."
-            )
+def _read_torch(path: str) -> dict[str, np.ndarray]:
+    """Reads weights in PyTorch's own format with its weights-only loader."""
+    try:
         import torch
 
         if tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 6):
-            raise AlbertError(
-                f"{path} is a pickle, which PyTorch {torch.__version__} cannot read safely "
-                f"(CVE-2025-32434). {safer}, or install torch>=2.6."
-            )
-        try:
-            self._tensors = torch.load(path, map_location="cpu", weights_only=True)
-            self.shapes = {name: list(tensor.shape) for name, tensor in self._tensors.items()}
-        except Exception as error:  # PyTorch's loader raises errors of many types.
-            raise AlbertError(f"{path} cannot be read as weights alone. {safer}.") from error
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns a tensor; float16 and bfloat16 become float32."""
-        tensor = self._tensors[name]
-        return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+            raise ImportError("CVE-2025-32434 in the installed one")
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        return {
+            name: (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+            for name, tensor in tensors.items()
+        }
+    except Exception as error:  # PyTorch's loader raises errors of many types.
+        raise AlbertError(
+            f"{path} is a pickle, and cannot be read safely with PyTorch ({first_line(error)}). "
+            f"Save the model as {WEIGHTS} (save_pretrained with safe_serialization=True), or "
+            "install torch>=2.6."
+        ) from error
 
 
 def write_safetensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
@@ -297,10 +200,8 @@ def write_hugging_face(
         values["bos_token_id"], values["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
         write_tokenizer(folder, tokenizer)
     files.write_json(os.path.join(folder, CONFIG), values)
-    names = _names(config)
-    tensors = {names[k].name: v.T if names[k].transposed else v for k, v in weights.items()}
-    if config.embedding_size == config.hidden_size:
-        dtype = next(iter(tensors.values())).dtype
-        tensors[f"{_PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=dtype)
-        tensors[f"{_PROJECTION}.bias"] = np.zeros(config.hidden_size, dtype)
+    tensors = {}
+    for name, (theirs, transposed) in _names(config).items():
+        if name in weights:
+            tensors[theirs] = weights[name].T if transposed else weights[name]
     write_safetensors(os.path.join(folder, WEIGHTS), tensors)

@@ -18,14 +18,12 @@ from albert_tf.io import files
 from albert_tf.io.storage import retried
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer, find_vocabulary
 from albert_tf.weights.run_folder import (
-    BEST,
     CHECKPOINT_LIST,
-    CHECKPOINTS,
     files_of,
     find_beside,
     find_checkpoint,
 )
-from albert_tf.weights.source import Source, bytes_in
+from albert_tf.weights.source import Source
 
 _T = TypeVar("_T")
 #: The release's name for its checkpoints.
@@ -166,12 +164,6 @@ class CheckpointSource(Source):
             path = files.find_only(self._folder, "albert_config*.json")
         path = path or find_beside(self._path, CONFIG_FILE)
         return AlbertConfig.from_json(path) if path else None
-
-    def _stored_bytes(self) -> int:
-        """Returns the size of all checkpoints where `location` may be."""
-        below = (os.path.join(self._path, name) for name in (BEST, CHECKPOINTS))
-        folders = (self._path, os.path.dirname(self._path) or os.curdir, *below)
-        return sum(bytes_in(folder, ".data-") for folder in folders)
 
     def _find_vocabulary(self) -> str | None:
         """Finds a vocabulary beside the checkpoint, or tokenizer.json up to two folders above."""

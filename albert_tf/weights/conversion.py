@@ -8,7 +8,7 @@ Importing this module does not import TensorFlow.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from albert_tf.weights.load import LoadReport
 
 FORMATS = ("tf2", "tf1", "hf")
-WEIGHTS_DTYPES = FLOAT32, FLOAT16 = ("float32", "float16")
 
 
 def writer(to: str) -> Callable[..., None]:
@@ -40,7 +39,6 @@ def convert(
     to: str,
     output_dir: str,
     allow_partial: bool = False,
-    weights_dtype: str = FLOAT32,
     overwrite: bool = False,
 ) -> LoadReport:
     """Writes the model at `from_path` to a new folder, and compares the result bit by bit.
@@ -50,15 +48,13 @@ def convert(
       to: one of FORMATS.
       output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
       allow_partial: see load_pretrained; only the weights of the source are written.
-      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
       overwrite: replace a model of the same format in `output_dir`; see folders.new_folder.
 
     Raises:
-      AlbertError: the source cannot be loaded, the format cannot represent the model, a weight is
-        too large for float16, or the folder is not empty.
+      AlbertError: the source cannot be loaded, the format cannot represent the model, or the folder
+        is not empty.
     """
-    if weights_dtype != FLOAT32 and to != "hf":
-        raise AlbertError(f"`weights_dtype`={weights_dtype} is for `to`=hf; {to} has float32 only.")
+    from albert_tf.weights.load import open_source
     from albert_tf.weights.pretrained_model import load_pretrained
 
     with folders.new_folder(output_dir, overwrite, from_path) as folder:
@@ -70,40 +66,17 @@ def convert(
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        if weights_dtype == FLOAT16:
-            weights = {name: _half(name, value) for name, value in weights.items()}
         writer(to)(folder, model.config, model.tokenizer, weights)
-        _compare(folder, weights)
+        written = open_source(folder)
+        wrong = {*written.shapes} ^ {*weights}
+        wrong |= {n for n in {*weights} - wrong if not _is_same(written.read(n), weights[n])}
+        if wrong:
+            raise AlbertError(
+                f"The result in {os.path.dirname(folder)} differs from the source in "
+                f"{', '.join(sorted(wrong))}; the disk may be full or damaged."
+            )
     return model.load_report
 
 
-def _half(name: str, values: np.ndarray) -> np.ndarray:
-    """Rounds float32 values to float16; raises AlbertError if one is too large."""
-    with np.errstate(over="ignore"):
-        rounded = values.astype(np.float16)
-    lost = values[np.isfinite(values) & ~np.isfinite(rounded)]
-    if lost.size:
-        raise AlbertError(
-            f"{name} holds {lost[np.argmax(np.abs(lost))]:g}, which float16 cannot (its largest "
-            f"number is {np.finfo(np.float16).max:g}); write it with `weights_dtype`=float32."
-        )
-    return rounded
-
-
-def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
-    """Raises AlbertError unless the weights in a folder are these."""
-    from albert_tf.weights.load import open_source
-
-    written = open_source(folder)
-    wrong = [
-        name
-        for name in sorted({*written.shapes, *weights})
-        if name not in written.shapes
-        or name not in weights
-        or written.read(name).tobytes() != weights[name].astype(np.float32).tobytes()
-    ]
-    if wrong:
-        raise AlbertError(
-            f"The result in {os.path.dirname(folder)} differs from the source in "
-            f"{', '.join(wrong)}; the disk may be full or damaged."
-        )
+def _is_same(written: np.ndarray, values: np.ndarray) -> bool:
+    return written.dtype == values.dtype and written.tobytes() == values.tobytes()

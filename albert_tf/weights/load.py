@@ -18,12 +18,12 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
 from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import read_config
-from albert_tf.huggingface.weights import HuggingFaceWeights
+from albert_tf.huggingface.weights import read_hugging_face
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
-from albert_tf.weights.source import Source, bytes_in
+from albert_tf.weights.source import Source
 from albert_tf.weights.tfhub import SavedModelSource
 
 #: The scope of all variables of the encoder.
@@ -72,29 +72,22 @@ class _HuggingFaceSource(Source):
     """An ALBERT in a folder that Hugging Face's `save_pretrained` wrote."""
 
     @functools.cached_property
-    def _weights(self) -> HuggingFaceWeights:
-        return HuggingFaceWeights(self._path, self._read_config())
-
-    @property
-    def location(self) -> str:
-        return self._path
+    def _read(self) -> tuple[dict[str, np.ndarray], list[str]]:
+        return read_hugging_face(self._path, self._read_config())
 
     @property
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        return self._weights.shapes
+        return {name: list(values.shape) for name, values in self._read[0].items()}
 
     @property
     def state(self) -> Sequence[str]:
-        return self._weights.state
+        return self._read[1]
 
     def read(self, name: str) -> np.ndarray:
-        return self._weights.read(name)
+        return self._read[0][name]
 
     def _read_config(self) -> AlbertConfig:
         return read_config(os.path.join(self._path, CONFIG))
-
-    def _stored_bytes(self) -> int:
-        return sum(bytes_in(self._path, name) for name in (WEIGHTS, TORCH_WEIGHTS))
 
 
 def check_architecture(config: AlbertConfig, path: str) -> None:
@@ -239,17 +232,14 @@ def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadRep
     matched, missing, repeated = [], [], None
     for name, variable in named_weights.items():
         shape, wanted = left.pop(name, None), variable.shape.as_list()
-        shape = None if shape is None else list(shape)
-        if shape == wanted:
-            variable.assign(_read_finite(source, name))
-            matched.append(name)
-        elif name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
+        if name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
             repeated = shape[0]
-            variable.assign(repeat_positions(_read_finite(source, name), wanted[0]))
-            matched.append(name)
-        else:
-            note = "" if shape is None else f" (shape {shape}, not {wanted})"
-            missing.append(name + note)
+        elif shape != wanted:
+            missing.append(name if shape is None else f"{name} (shape {shape}, not {wanted})")
+            continue
+        values = _read_finite(source, name)
+        variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
+        matched.append(name)
     names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
     return LoadReport(source.location, *names, repeated)
 

@@ -14,11 +14,14 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io import storage
+from albert_tf.io import files, storage
 from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
+from albert_tf.weights.run_folder import BEST, CHECKPOINTS
 
 #: Parameters that a model may always have, whatever the size of its weights' files.
 _SMALL_MODEL = 1 << 26
+#: Folders of weights in an output directory, and in a SavedModel.
+_WEIGHT_FOLDERS = (BEST, CHECKPOINTS, "variables")
 
 
 class Source(abc.ABC):
@@ -31,12 +34,16 @@ class Source(abc.ABC):
       _path: what the source was opened with, without searching it.
     """
 
-    location: str
-    shapes: Mapping[str, Sequence[int]]
+    shapes: Mapping[str, list[int]]
     state: Sequence[str]
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")
+
+    @property
+    def location(self) -> str:
+        """Where the weights are."""
+        return self._path
 
     @abc.abstractmethod
     def read(self, name: str) -> np.ndarray:
@@ -72,19 +79,16 @@ class Source(abc.ABC):
     def _read_config(self) -> AlbertConfig | None:
         """Reads the configuration beside the weights, None if there is none."""
 
-    @abc.abstractmethod
     def _stored_bytes(self) -> int:
-        """Returns the size of the files with the weights."""
+        """Returns the size of all files where the weights may be."""
+        folder = self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
+        size = 0
+        for place in (folder, *(os.path.join(folder, name) for name in _WEIGHT_FOLDERS)):
+            for name in storage.listdir(place):
+                with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
+                    size += storage.size(os.path.join(place, name))
+        return size
 
     def _find_vocabulary(self) -> str | None:
         """Returns the path for Tokenizer.from_file, None if there is no vocabulary."""
         return find_vocabulary(self._path)
-
-
-def bytes_in(folder: str, part: str) -> int:
-    """Returns the size of the files in a folder whose names have this part; 0 without a folder."""
-    size = 0
-    for name in storage.listdir(folder):
-        with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
-            size += storage.size(os.path.join(folder, name)) if part in name else 0
-    return size

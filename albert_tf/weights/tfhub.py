@@ -23,7 +23,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
 from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
-from albert_tf.weights.source import Source, bytes_in
+from albert_tf.weights.source import Source
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
@@ -48,8 +48,6 @@ _MODEL_GARDEN = {
     "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
 }
-#: The scope that its pretraining model puts around its head.
-_MODEL_GARDEN_SCOPE = "bert/"
 
 
 class SavedModelSource(Source):
@@ -58,11 +56,6 @@ class SavedModelSource(Source):
     Args:
       folder: with saved_model.pb.
     """
-
-    @property
-    def location(self) -> str:
-        """The folder."""
-        return self._path
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -114,39 +107,30 @@ class SavedModelSource(Source):
         value = read_checkpoint(self._prefix, lambda: self._reader.get_tensor(self._keys[name]))
         return value.reshape(self.shapes[name])
 
-    @property
-    def _assets(self) -> str:
-        return os.path.join(self.location, "assets")
-
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json in the assets, or beside saved_model.pb."""
-        for folder in (self._assets, self.location):
-            path = os.path.join(folder, CONFIG_FILE)
-            if files.exists(path):
-                config = AlbertConfig.from_json(path)
-                self._check_heads(config, path)
-                return config
-        return None
-
-    def _stored_bytes(self) -> int:
-        return bytes_in(os.path.dirname(self._prefix), ".data-")
-
-    def _check_heads(self, config: AlbertConfig, path: str) -> None:
-        """Raises AlbertError if Model Garden's kernels have another number of heads."""
-        shapes = self._reader.get_variable_to_shape_map()
-        heads = config.num_attention_heads
+        folders = (os.path.join(self.location, "assets"), self.location)
+        paths = (os.path.join(folder, CONFIG_FILE) for folder in folders)
+        path = next(filter(files.exists, paths), None)
+        if path is None:
+            return None
+        config, stored = AlbertConfig.from_json(path), self._reader.get_variable_to_shape_map()
         for name, key in self._keys.items():
-            shape = shapes[key]
-            if name.endswith("/self/query/kernel") and len(shape) == 3 and shape[1] != heads:
-                raise AlbertError(
-                    f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
-                )
+            # Model Garden's kernels are [H, heads, size].
+            if name.endswith("/self/query/kernel") and len(stored[key]) == 3:
+                heads = stored[key][1]
+                if heads != config.num_attention_heads:
+                    raise AlbertError(
+                        f"{path} says num_attention_heads={config.num_attention_heads}, but the "
+                        f"model has {heads}."
+                    )
+        return config
 
 
 def _official_name(name: str) -> str:
     """Returns the official name of a TF Model Garden variable; other names unchanged."""
-    if name.startswith(f"{_MODEL_GARDEN_SCOPE}cls/"):
-        name = name[len(_MODEL_GARDEN_SCOPE) :]
+    if name.startswith("bert/cls/"):  # Its pretraining model puts a scope around its head.
+        name = name[len("bert/") :]
     module, _, variable = name.rpartition("/")
     if name in _MODEL_GARDEN:
         return _MODEL_GARDEN[name]
@@ -154,11 +138,11 @@ def _official_name(name: str) -> str:
 
 
 def _without_heads(name: str, shape: list[int]) -> list[int]:
-    """Returns the official shape of a weight, which may have Model Garden's axis for the heads."""
-    if "/attention_1/self/" in name and name.endswith("/bias"):  # [heads, size]
-        return [math.prod(shape)]
-    if "/attention_1/self/" in name:  # [H, heads, size]
-        return [shape[0], math.prod(shape[1:])]
-    if name.endswith("/attention_1/output/dense/kernel"):  # [heads, size, H]
-        return [math.prod(shape[:-1]), shape[-1]]
-    return shape
+    """Returns the official shape of a weight, which may have Model Garden's axis for the heads.
+
+    All kernels of the attention are [H, H].
+    """
+    if "/attention_1/" not in name:
+        return shape
+    size = math.prod(shape)
+    return [size] if name.endswith("/bias") else [math.isqrt(size)] * 2

@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_shards
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.weights import SafetensorsFile
+from albert_tf.huggingface.weights import read_safetensors
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.archives import unpack
@@ -183,7 +183,7 @@ def test_pipes_and_devices_are_no_input(tmp_path, kind):
         files.expand_globs,
         files.read_bytes,
         find_shards,
-        SafetensorsFile,
+        read_safetensors,
         lambda path: list(read_lines(path)),
         unpack,
         lambda path: files.expand_globs(f"{tmp_path}/*.txt"),

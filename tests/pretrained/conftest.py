@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from albert_tf import pretrained
+from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.checkpoint import write_tf2
-from albert_tf.weights.conversion import convert
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 from tests.support.releases import write_archive
 from tests.support.web_server import serving
@@ -28,7 +29,8 @@ def bundled(tmp_path, monkeypatch):
     weights = {k: v.numpy() for k, v in AlbertPretrainer(CONFIG).named_weights().items()}
     write_tf2(str(tmp_path / "run"), CONFIG, tokenizer, weights)
     target = tmp_path / "pretrained" / pretrained.DEFAULT
-    convert(str(tmp_path / "run"), "hf", str(target), weights_dtype="float16")
+    halves = {k: v.astype(np.float16) for k, v in weights.items()}
+    write_hugging_face(str(target), CONFIG, tokenizer, halves)
     (target / pretrained.MANIFEST_FILE).write_text(json.dumps({"name": pretrained.DEFAULT}))
     monkeypatch.setattr(pretrained, "FOLDER", str(target.parent))
     return target

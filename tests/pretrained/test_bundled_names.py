@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import convert_checkpoint
 import run_classifier
 import run_pretraining
 from albert_tf import pretrained
@@ -48,14 +47,6 @@ def test_a_path_of_the_same_name_takes_precedence(bundled, tmp_path, monkeypatch
 def test_the_error_for_an_unknown_name_lists_the_bundled_models(bundled):
     with pytest.raises(AlbertError, match=rf"no checkpoint at albert_tiny_boks; .*\({NAME}\)\.$"):
         load_pretrained("albert_tiny_boks")
-
-
-def test_the_converter_takes_a_name(bundled, run_script, tmp_path):
-    done = run_script(
-        convert_checkpoint, f"--from_path={NAME}", "--to=tf1", f"--output_dir={tmp_path}/tf1"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "32 weights" in done.stdout
 
 
 @pytest.fixture
@@ -129,12 +120,6 @@ def test_another_configuration_and_vocabulary_mean_random_weights(bundled, opene
     )
     config, vocab_size, initial = opened("--do_train", *arguments, *init)
     assert (config, vocab_size) == (other, len(PIECES) + 1) and not initial
-
-
-def test_given_weights_take_precedence_over_the_default(bundled, opened, tmp_path):
-    config, _, initial = opened("--do_train", f"--init_checkpoint={tmp_path}/run")
-    assert (config, initial) == (CONFIG, f"{tmp_path}/run")
-    assert opened("--do_train")[2] == NAME
 
 
 @pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",)])
