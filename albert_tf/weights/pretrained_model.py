@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""load_pretrained, and PretrainedModel: vectors of texts, fillings of masks, scores of texts."""
+"""load_pretrained, and PretrainedModel: vectors of texts, and fillings of masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import functools
 import heapq
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +19,12 @@ from albert_tf.errors import AlbertError, printable
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Select
 from albert_tf.modeling.encoder import first_position
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
+from albert_tf.tokenization.wordpiece import CONTINUATION
 from albert_tf.weights.load import (
     POOLER,
     SENTENCE_ORDER,
@@ -58,7 +58,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     """Loads a pretrained ALBERT of any format, and checks every variable.
 
     The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
-    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts. If the
+    if the source has none) and `load_report`. `embed` and `fill_mask` take texts. If the
     source is a masked LM without the sentence order head (or without the pooler too), these keep
     their random weights, and a warning lists them.
 
@@ -156,7 +156,7 @@ class PretrainedModel(AlbertPretrainer):
             raise AlbertError(f"pooling={short_repr(pooling)} is not one of {', '.join(POOLINGS)}.")
         sequences = self._sequences(checked_texts(texts))
         vectors = np.zeros([len(sequences), self.config.hidden_size], np.float32)
-        vectors_of = getattr(self._graphs, pooling)
+        vectors_of = self._vectors[pooling]
         for rows, length in length_batches([len(s) for s in sequences], "embedding"):
             chosen = [sequences[row] for row in rows]
             vectors[rows] = vectors_of(pad_sequences(self.tokenizer, chosen, length=length))
@@ -178,7 +178,13 @@ class PretrainedModel(AlbertPretrainer):
             raise AlbertError(f"There is no {MASK} in the text {short_repr(text)}; put one in.")
         if not isinstance(top_k, int) or top_k < 1:
             raise AlbertError(f"top_k={short_repr(top_k)} must be a positive integer.")
-        tokenizer = self._masked_tokenizer()
+        tokenizer = self._checked_tokenizer()
+        missing = self.load_report.missing if self.load_report else ()
+        if any(name.startswith(_HEAD_SCOPE) for name in missing):
+            raise AlbertError(
+                f"{self.load_report.checkpoint} has no masked-language-model head "
+                f"({_HEAD_SCOPE}), so it cannot predict pieces; load a pretrained model that has."
+            )
         ids = join_segments(tokenizer, _encode_parts(tokenizer, parts))
         if len(ids) > self.config.max_position_embeddings:
             raise AlbertError(
@@ -186,7 +192,8 @@ class PretrainedModel(AlbertPretrainer):
                 f"{self.config.max_position_embeddings}; shorten it."
             )
         positions = np.flatnonzero(ids == tokenizer.mask_id)[None].astype(np.int32)
-        log_probs = self._graphs.predicted(pad_sequences(tokenizer, [ids]), positions)[0].numpy()
+        batch = {**pad_sequences(tokenizer, [ids]), "masked_lm_positions": positions}
+        log_probs = tf.nn.log_softmax(self(batch)["mlm_logits"][0]).numpy()
         log_probs[:, tokenizer.special_ids] = -np.inf
         # The masks are independent, so the best combinations of all masks extend the best ones of
         # the first masks.
@@ -196,31 +203,6 @@ class PretrainedModel(AlbertPretrainer):
             longer = ((score + row[i], (*pieces, int(i))) for score, pieces in best for i in top)
             best = heapq.nlargest(top_k, longer)
         return [_filled(tokenizer, parts, pieces, math.exp(score)) for score, pieces in best]
-
-    def score(self, text: str) -> float:
-        """Returns the pseudo-log-likelihood of a text: how likely it is for the model.
-
-        It is the sum of log P(piece | all other pieces) over the pieces of the text, each masked in
-        turn, with the natural logarithm. Compare it between texts of similar length, or divide it
-        by the number of pieces. A text longer than the model's positions is cut, with a warning.
-
-        Source: Salazar et al. (2020), Masked Language Model Scoring.
-
-        Raises:
-          AlbertError: the text is not a string, or the model has no tokenizer or no
-            masked-language-model head.
-        """
-        tokenizer = self._masked_tokenizer()
-        (ids,) = self._sequences([checked_text(text)])
-        positions = np.arange(1, len(ids) - 1, dtype=np.int32)
-        masked = np.tile(ids, [len(positions), 1])
-        masked[np.arange(len(positions)), positions] = tokenizer.mask_id
-        total = 0.0
-        for rows, length in length_batches([len(ids)] * len(positions), "scoring"):
-            batch = pad_sequences(tokenizer, masked[rows], length=length)
-            log_probs = self._graphs.predicted(batch, positions[rows, None])[:, 0]
-            total += float(tf.reduce_sum(tf.gather(log_probs, ids[positions[rows]], batch_dims=1)))
-        return total
 
     def __repr__(self) -> str:
         """Says where the weights are from, and how large the model is."""
@@ -233,32 +215,31 @@ class PretrainedModel(AlbertPretrainer):
             f"  tokenizer: {kind}{self.config.vocab_size:,} pieces"
         )
 
-    @property
-    def _graphs(self) -> _Graphs:
-        check_not_forked()
-        return self._all_graphs
-
     @functools.cached_property
-    def _all_graphs(self) -> _Graphs:
-        return _Graphs(self)
+    def _vectors(self) -> dict[str, Callable[[dict[str, np.ndarray]], tf.Tensor]]:
+        """The graphs of `embed` by pooling; from a batch to float32 [B, H]."""
+
+        def mean(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+            sequence = tf.cast(self.encoder(batch)["sequence_output"], tf.float32)
+            present = tf.cast(batch["input_mask"], tf.float32)[..., None]
+            return tf.reduce_sum(sequence * present, axis=1) / tf.reduce_sum(present, axis=1)
+
+        def cls(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+            output = self.encoder(batch, select=first_position)["sequence_output"]
+            return tf.cast(output[:, 0], tf.float32)
+
+        names = ("input_word_ids", "input_mask", "input_type_ids")
+        inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
+        return {f.__name__: tf.function(f, [inputs], autograph=False) for f in (mean, cls)}
 
     def _checked_tokenizer(self) -> Tokenizer:
+        check_not_forked()
         if self.tokenizer is None:
             raise AlbertError(
                 "The model has no vocabulary, so it cannot read texts; put the checkpoint's .model "
                 "file or vocab.txt beside the weights and load it again."
             )
         return self.tokenizer
-
-    def _masked_tokenizer(self) -> Tokenizer:
-        """Returns the tokenizer of a model that predicts masked pieces."""
-        missing = self.load_report.missing if self.load_report else ()
-        if any(name.startswith(_HEAD_SCOPE) for name in missing):
-            raise AlbertError(
-                f"{self.load_report.checkpoint} has no masked-language-model head "
-                f"({_HEAD_SCOPE}), so it cannot predict pieces; load a pretrained model that has."
-            )
-        return self._checked_tokenizer()
 
     def _sequences(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Returns [CLS] text [SEP] of each text, cut to the model's positions with a warning."""
@@ -274,50 +255,20 @@ class PretrainedModel(AlbertPretrainer):
         return [join_segments(tokenizer, ids[: longest - 2]) for ids in encoded]
 
 
-class _Graphs:
-    """The model's traced functions, in an object that Keras does not save with the model."""
-
-    def __init__(self, model: PretrainedModel) -> None:
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
-        positions = tf.TensorSpec([None, None], tf.int32)
-
-        def sequence_output(batch: dict[str, tf.Tensor], select: Select = None) -> tf.Tensor:
-            return tf.cast(model.encoder(batch, select=select)["sequence_output"], tf.float32)
-
-        def mean(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            present = tf.cast(batch["input_mask"], tf.float32)[..., None]
-            total = tf.reduce_sum(sequence_output(batch) * present, axis=1)
-            return total / tf.reduce_sum(present, axis=1)
-
-        def predicted(batch: dict[str, tf.Tensor], positions: tf.Tensor) -> tf.Tensor:
-            logits = model({**batch, "masked_lm_positions": positions})["mlm_logits"]
-            return tf.nn.log_softmax(logits)
-
-        #: Vectors [B, H] by `pooling`, and log-probabilities [B, P, V].
-        self.mean = tf.function(mean, [inputs], autograph=False)
-        self.cls = tf.function(
-            lambda batch: sequence_output(batch, first_position)[:, 0], [inputs], autograph=False
-        )
-        self.predicted = tf.function(predicted, [inputs, positions], autograph=False)
-
-
 def _encode_parts(tokenizer: Tokenizer, parts: Sequence[str]) -> list[int]:
     """Returns the ids of the parts of a text, with [MASK] between them."""
-    first, *others = tokenizer.encode_batch(parts)
-    ids = list(first)
+    ids, *others = tokenizer.encode_batch(parts)
     for part, encoded in zip(parts[1:], others):
         if encoded and not part[0].isspace():
             # SentencePiece marks the beginning of every text as that of a word. Here the mask is
             # before it, as in "[MASK].".
-            piece = tokenizer.id_to_piece(encoded[0])
-            inside = piece.removeprefix(WORD_START)
+            inside = tokenizer.id_to_piece(encoded[0]).removeprefix(WORD_START)
             number = tokenizer.piece_to_id(inside)
             if not inside:
                 encoded = encoded[1:]
-            elif inside != piece and number != tokenizer.unk_id:
+            elif number != tokenizer.unk_id:
                 encoded = [number, *encoded[1:]]
-        ids += [tokenizer.mask_id, *encoded]
+        ids = [*ids, tokenizer.mask_id, *encoded]
     return ids
 
 
@@ -326,15 +277,13 @@ def _filled(
 ) -> FilledMask:
     """Puts pieces between the parts of a text; a piece inside a word joins the text before it."""
     text, words = parts[0], []
+    is_sentencepiece = tokenizer.spec.kind == SENTENCEPIECE
     for number, part in zip(pieces, parts[1:]):
         piece = tokenizer.id_to_piece(number)
-        if tokenizer.spec.kind == SENTENCEPIECE:
-            word, joins = piece.removeprefix(WORD_START), not piece.startswith(WORD_START)
-        else:
-            word, joins = piece.removeprefix("##"), piece.startswith("##")
-        if joins:
+        word = piece.removeprefix(WORD_START if is_sentencepiece else CONTINUATION)
+        if (word == piece) == is_sentencepiece:
             text = text.rstrip()
-        elif piece.startswith(WORD_START) and text[-1:].isalnum():
+        elif is_sentencepiece and text[-1:].isalnum():
             text += " "
         text += word + part
         words.append(word)

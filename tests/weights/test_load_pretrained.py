@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import hashlib
 import json
 import pathlib
 import shutil
@@ -202,15 +200,6 @@ def test_a_tf1_hub_module_loads(scope, tf1_tiny, tmp_path):
     np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
 
 
-def test_a_hub_handle_is_resolved(tf1_tiny, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
-    handle = "https://hub.invalid/albert_tiny/1"
-    with pytest.raises(AlbertError, match="Cannot get https://hub"):
-        albert_tf.load_pretrained(handle)
-    write_hub_module(tmp_path / hashlib.sha1(handle.encode()).hexdigest(), tf1_tiny)
-    assert len(albert_tf.load_pretrained(handle).load_report.matched) == 32
-
-
 def test_a_saved_model_with_official_names_loads(grouped, inputs, tmp_path):
     module = tf.Module()
     module.weights = list(grouped.named_weights().values())
@@ -307,13 +296,6 @@ def test_a_configuration_with_other_heads_than_the_kernels_is_refused(model_gard
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 8}))
     with pytest.raises(AlbertError, match=r"says num_attention_heads=8, but the model has 4"):
         albert_tf.load_pretrained(str(model_garden))
-
-
-def test_groups_missing_in_the_configuration_are_not_a_partial_load(grouped, tmp_path):
-    config = dataclasses.replace(grouped.config, num_hidden_groups=1)
-    path = save(tmp_path / "odd", weights_of(grouped), config)
-    with pytest.raises(AlbertError, match=r"it also has bert/encoder/transformer/group_1/inner"):
-        albert_tf.load_pretrained(path, allow_partial=True)
 
 
 @pytest.mark.parametrize("path", [None, 3, b"folder", "", []])

@@ -112,24 +112,6 @@ def test_a_mask_is_filled_as_in_a_text_of_its_pieces(books):
     assert {f.text[:8] for f in books.fill_mask("He look[MASK].", top_k=2)} == {"He look "}
 
 
-def test_the_score_masks_each_piece_in_turn(model):
-    text = "w1 w2 w3x w2"
-    ids = ids_of(model, text)
-    assert len(ids) == 7
-    expected = 0.0
-    for position in range(1, 6):
-        masked = [*ids]
-        masked[position] = model.tokenizer.mask_id
-        logits = outputs(model, masked)["mlm_logits"][position]
-        expected += log_softmax(logits)[ids[position]]
-    assert model.score(text) == pytest.approx(expected, rel=1e-4)
-    assert model.score("") == 0.0
-
-
-def test_a_sentence_is_more_likely_than_its_words_in_disorder(books):
-    assert books.score("It was the best of times.") > books.score("times best the of was it.") + 10
-
-
 def test_bad_arguments_are_refused(model):
     for call, message in (
         (lambda: model.embed("w1"), "The texts must be a list of strings, not 'w1'"),
@@ -138,7 +120,6 @@ def test_bad_arguments_are_refused(model):
         (lambda: model.fill_mask("[MASK]", 0), "top_k=0 must be a positive integer"),
         (lambda: model.fill_mask("[MASK]" + " w1" * 14), "17 pieces .* at most 16; shorten it"),
         (lambda: model.fill_mask(["[MASK]"]), "The text must be a string"),
-        (lambda: model.score(["w1"]), "The text must be a string"),
     ):
         with pytest.raises(AlbertError, match=message):
             call()
@@ -151,9 +132,8 @@ def test_a_model_without_vocabulary_or_head_says_so(model):
     other.tokenizer = model.tokenizer
     other.load_report = LoadReport("runs/mine", (), ("cls/predictions/output_bias",), ())
     assert other.embed(["w1"]).shape == (1, 16)
-    for call in (lambda: other.fill_mask("[MASK]"), lambda: other.score("w1")):
-        with pytest.raises(AlbertError, match="runs/mine has no masked-language-model head"):
-            call()
+    with pytest.raises(AlbertError, match="runs/mine has no masked-language-model head"):
+        other.fill_mask("[MASK]")
 
 
 def test_it_is_still_a_pretrainer_that_can_be_copied_after_use(model):
@@ -167,7 +147,6 @@ def test_a_model_in_a_forked_process_is_one_sentence(model):
     assert_refused_in_a_fork(
         lambda: model.embed(["w1"]),
         lambda: model.fill_mask("w1 [MASK]"),
-        lambda: model.score("w1"),
         lambda: outputs(model, [2, 3]),
         lambda: load_pretrained("albert_tiny_books"),
     )
