@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +19,11 @@ WORD_START = "▁"
 # As in the official table, which lacks ', <, = and >.
 _PUNCTUATION = frozenset(string.punctuation) - frozenset("'<=>")
 _CONTINUING = frozenset(string.ascii_lowercase) | _PUNCTUATION
-#: Pieces of 100,000 bytes overflow the library's stack; it trains none of more than 512 characters.
-_MAX_PIECE_BYTES = 4 * 512
-#: Sizes of the library's lists of the rules, and of the symbols, that match at a place in a text.
-_MAX_RULES, _MAX_SYMBOLS = 32, 64
-#: An array with a cycle has no longest rule.
-_MAX_RULE_BYTES = 1024
+#: The library trains no longer pieces, and those of 100,000 bytes overflow its stack.
+_MAX_PIECE = 512
+#: Sizes of the library's lists of the rules, and of the user-defined symbols, that match at a place
+#: in a text. Those that begin alike differ in length.
+_MAX_RULE_BYTES, _MAX_SYMBOL = 32, 64
 #: Parts of a unit of the array: a leaf has the highest bit, and a value; others have a label,
 #: whether a leaf follows, and the scale of the offset in the highest bits.
 _LEAF, _LABEL, _HAS_LEAF, _SCALE = (np.uint32(bits) for bits in (1 << 31, 0xFF, 1 << 8, 1 << 9))
@@ -120,11 +118,8 @@ class SentencePieceModel:
 
     def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
         """Returns the ids of each text, in one call to SentencePiece."""
-        lower_case, strip_accents = self._lower_case, self._strip_accents
-        normalized = [normalize(text, lower_case, strip_accents) for text in texts]
+        normalized = [normalize(text, self._lower_case, self._strip_accents) for text in texts]
         encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
-        if not self.replacements:
-            return encoded
         return [self._split_digit_commas(ids) for ids in encoded]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
@@ -174,14 +169,19 @@ def model_fault(model: ModelProto) -> str:
     A model has a table of replacements for its normalizer, and one for its denormalizer: the size
     of a double array (uint32), the array (uint32 each), and the replacements, separated by NUL. All
     numbers are little-endian. The library follows the array's offsets wherever they lead. It checks
-    neither what a piece is made of, nor how many user-defined symbols begin alike.
+    neither what a piece is made of, nor how many rules or user-defined symbols begin alike.
     """
-    symbols = {entry.piece for entry in model.pieces if entry.type == entry.USER_DEFINED}
-    fault = _pieces_fault([entry.piece for entry in model.pieces], symbols)
-    for spec in (model.normalizer_spec, model.denormalizer_spec):
-        if spec.precompiled_charsmap:
-            fault = fault or _table_fault(spec.precompiled_charsmap)
-    return fault
+    for i, entry in enumerate(model.pieces):
+        longest = _MAX_SYMBOL if entry.type == entry.USER_DEFINED else _MAX_PIECE
+        if not isinstance(entry.piece, str):
+            return f"piece {i} is not UTF-8"
+        if "\0" in entry.piece or len(entry.piece) > longest:
+            return f"piece {i} has a NUL character, or more than {longest} characters"
+    tables = (
+        model.normalizer_spec.precompiled_charsmap,
+        model.denormalizer_spec.precompiled_charsmap,
+    )
+    return next(filter(None, map(_table_fault, filter(None, tables))), "")
 
 
 def _table_fault(table: bytes) -> str:
@@ -196,7 +196,7 @@ def _table_fault(table: bytes) -> str:
     blocks = places ^ (units >> np.uint32(10) << ((units & _SCALE) >> np.uint32(6)))
     labelled = np.flatnonzero(units < _LEAF)
     own_blocks = labelled ^ (units[labelled] & _LABEL)
-    reached, rules = places[:1], 0
+    reached = places[:1]
     # All units for the first byte of a rule, then those for the second, ….
     for _ in range(_MAX_RULE_BYTES):
         if not len(reached):
@@ -205,26 +205,9 @@ def _table_fault(table: bytes) -> str:
         if (followed | _LABEL).max() >= len(units):
             return "its table of replacements has an offset outside of it"
         leaves = units[followed[units[reached] & _HAS_LEAF > 0]] & ~_LEAF
-        if len(leaves) and leaves.max() >= text_bytes:
+        if (leaves >= text_bytes).any():
             return "its table of replacements has an offset outside of it"
-        rules += len(leaves) > 0
-        if rules > _MAX_RULES:
-            break
         is_next = np.zeros((len(units) | _LABEL) + 1, np.bool_)
         is_next[followed] = True
         reached = labelled[is_next[own_blocks]]
-    return "its table of replacements has too many rules that begin alike"
-
-
-def _pieces_fault(pieces: Sequence[str], symbols: Set[str]) -> str:
-    """Describes what is wrong with the pieces of a model, of which `symbols` are user-defined."""
-    if not all(isinstance(piece, str) for piece in pieces):
-        return "it has a piece that is not UTF-8"
-    if any("\0" in piece for piece in pieces):
-        return "it has a piece with a NUL character"
-    if any(len(piece.encode()) > _MAX_PIECE_BYTES for piece in pieces):
-        return f"it has a piece of more than {_MAX_PIECE_BYTES} bytes"
-    for symbol in symbols:
-        if sum(symbol[:end] in symbols for end in range(1, len(symbol) + 1)) > _MAX_SYMBOLS:
-            return f"it has more than {_MAX_SYMBOLS} user-defined symbols that begin alike"
-    return ""
+    return f"its table of replacements has rules of {_MAX_RULE_BYTES} bytes or more"

@@ -37,7 +37,7 @@ def find_vocabulary(folder: str) -> str | None:
     path = os.path.join(folder, SPEC_FILE)
     if files.exists(path):
         return path
-    return hugging_face.vocabulary_file(folder) or files.find_only(folder, "*.model", "*vocab*.txt")
+    return files.find_only(folder, *hugging_face.VOCABULARY_FILES, "*.model", "*vocab*.txt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,8 @@ class Tokenizer:
 
     Attributes:
       spec: the TokenizerSpec.
-      source: path of the file that the vocabulary was read from.
+      data: content of the vocabulary file.
+      source: path of the file that it was read from.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       special_ids: int32 [n], sorted: unk_id, and the ids that no text encodes to. Masking never
         uses them as random replacements.
@@ -140,12 +141,9 @@ class Tokenizer:
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
         """
-        self._data, self.source = data, source
-        self._model: SentencePieceModel | WordPieceModel
-        if spec.kind == SENTENCEPIECE:
-            self._model = SentencePieceModel(data, source, spec.lower_case, spec.strip_accents)
-        else:
-            self._model = WordPieceModel(data, source, spec.lower_case, spec.strip_accents)
+        self.data, self.source = data, source
+        kind = SentencePieceModel if spec.kind == SENTENCEPIECE else WordPieceModel
+        self._model = kind(data, source, spec.lower_case, spec.strip_accents)
         self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size)
         specials = [self._model.pad, self._model.unk, "[CLS]", "[SEP]", "[MASK]"]
         missing = [piece for piece in specials if piece not in self._model.ids]
@@ -162,13 +160,7 @@ class Tokenizer:
         self.word_starts[self.special_ids] = True
 
     @classmethod
-    def from_file(
-        cls,
-        path: str,
-        lower_case: bool | None = None,
-        *,
-        strip_accents: bool | None = None,
-    ) -> Tokenizer:
+    def from_file(cls, path: str, lower_case: bool | None = None) -> Tokenizer:
         """Loads a SentencePiece .model, a WordPiece vocab.txt, or a saved tokenizer.json.
 
         Args:
@@ -176,19 +168,16 @@ class Tokenizer:
             vocabulary (see `albert_tf.pretrained.locate`). Hugging Face's tokenizer.json is read
             only if neither spiece.model nor vocab.txt is beside it, which are read with the
             settings in tokenizer_config.json.
-          lower_case: whether to lower-case text; True by default.
-          strip_accents: whether to drop accents; by default True for SentencePiece (in the official
-            code also for cased models), and `lower_case` for WordPiece.
+          lower_case: whether to lower-case text; True by default. Accents are dropped by default
+            for SentencePiece (in the official code also from cased text), and with `lower_case` for
+            WordPiece.
 
         Raises:
-          AlbertError: the file is missing or of the wrong kind, an option contradicts our
+          AlbertError: the file is missing or of the wrong kind, `lower_case` contradicts our
             tokenizer.json, or a model has no vocabulary or cannot be downloaded.
         """
-        options = {"lower_case": lower_case, "strip_accents": strip_accents}
-        given = {name: value for name, value in options.items() if value is not None}
-        for name, value in given.items():
-            if not isinstance(value, bool):
-                raise AlbertError(f"{name} must be True, False or None, not {short_repr(value)}.")
+        if not isinstance(lower_case, (bool, type(None))):
+            raise AlbertError(f"lower_case={short_repr(lower_case)} must be True, False or None.")
         path, model = locate(path, "vocabulary", weights=False), path
         if files.isdir(path):
             found = find_vocabulary(path)
@@ -198,60 +187,40 @@ class Tokenizer:
                     "one; give the file."
                 )
             path = found
-        if path.endswith(".json"):
-            values = files.read_json(path, "tokenizer spec")
-            if not hugging_face.is_pipeline(values):
-                return cls._from_spec(TokenizerSpec.from_dict(values, path), path, given)
-            vocabulary = hugging_face.vocabulary_file(os.path.dirname(path))
-            if vocabulary is None:
-                return cls._from_data(hugging_face.read_pipeline(values, path), path, given)
-            path = vocabulary
-        return cls._from_data(hugging_face.read_vocabulary_file(path), path, given)
-
-    @classmethod
-    def _from_data(
-        cls, file: hugging_face.VocabularyFile, path: str, given: Mapping[str, bool]
-    ) -> Tokenizer:
-        data = file.data
+        values = files.read_json(path, "tokenizer spec") if path.endswith(".json") else None
+        if values is not None and not hugging_face.is_pipeline(values):
+            return cls._from_spec(TokenizerSpec.from_dict(values, path), path, lower_case)
+        if values is None:
+            file = hugging_face.read_vocabulary_file(path)
+        elif vocabulary := files.find_only(os.path.dirname(path), *hugging_face.VOCABULARY_FILES):
+            path, file = vocabulary, hugging_face.read_vocabulary_file(vocabulary)
+        else:
+            file = hugging_face.read_pipeline(values, path)
+        data, strip_accents = file.data, file.strip_accents
         # A SentencePiece model is a protocol buffer, and its float scores contain NUL bytes.
         kind = SENTENCEPIECE if file.name.endswith(".model") or b"\0" in data else WORDPIECE
-        lower_case = given.get("lower_case", file.lower_case)
-        strip_accents = given.get("strip_accents", file.strip_accents)
+        lower_case = file.lower_case if lower_case is None else lower_case
         if strip_accents is None:
             strip_accents = lower_case or kind == SENTENCEPIECE
-        spec = TokenizerSpec(
-            kind=kind,
-            model_file=file.name,
-            lower_case=lower_case,
-            strip_accents=strip_accents,
-            vocab_size=0,
-            sha256=hashlib.sha256(data).hexdigest(),
-        )
-        return cls(spec, data, path)
+        digest = hashlib.sha256(data).hexdigest()
+        return cls(TokenizerSpec(kind, file.name, lower_case, strip_accents, 0, digest), data, path)
 
     @classmethod
-    def _from_spec(cls, spec: TokenizerSpec, path: str, given: Mapping[str, bool]) -> Tokenizer:
-        for name, value in given.items():
-            if getattr(spec, name) != value:
-                raise AlbertError(
-                    f"{path} says {name}={getattr(spec, name)}, but {value} was given."
-                )
+    def _from_spec(cls, spec: TokenizerSpec, path: str, lower_case: bool | None) -> Tokenizer:
+        if lower_case not in (None, spec.lower_case):
+            raise AlbertError(
+                f"{path} says lower_case={spec.lower_case}, but {lower_case} was given."
+            )
         vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
         data = files.read_bytes(vocabulary, "vocabulary")
         if hashlib.sha256(data).hexdigest() != spec.sha256:
             raise AlbertError(f"{vocabulary} is not the file that {path} was written for.")
-        tokenizer = cls(spec, data, vocabulary)
-        if tokenizer.vocab_size != spec.vocab_size:
-            raise AlbertError(
-                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} has "
-                f"{tokenizer.vocab_size} pieces."
-            )
-        return tokenizer
+        return cls(spec, data, vocabulary)
 
     def save(self, folder: str) -> str:
         """Writes the vocabulary file and tokenizer.json to `folder`; returns the latter's path."""
         folder = files.path_of(folder, "tokenizer's folder")
-        files.write_bytes(os.path.join(folder, self.spec.model_file), self._data)
+        files.write_bytes(os.path.join(folder, self.spec.model_file), self.data)
         path = os.path.join(folder, SPEC_FILE)
         files.write_json(path, self.spec.to_dict())
         return path
@@ -262,16 +231,9 @@ class Tokenizer:
         return len(self._model.pieces)
 
     @property
-    def data(self) -> bytes:
-        """Content of the vocabulary file."""
-        return self._data
-
-    @property
     def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
         """Ids of SentencePiece pieces such as "2013,", which are split, with their parts' ids."""
-        if isinstance(self._model, SentencePieceModel):
-            return self._model.replacements
-        return {}
+        return getattr(self._model, "replacements", {})
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`, without [CLS] and [SEP].

@@ -28,7 +28,6 @@ IDEOGRAPHS = (
 SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # An ideograph is a word; other words end at whitespace or at an ideograph.
 _WORDS = re.compile(f"[{IDEOGRAPHS}]|[^{SPACES}{IDEOGRAPHS}]+")
-_SCORE_LINE = re.compile(r"[^\t]+\t-?\d+(\.\d+)?([eE]-?\d+)?")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -48,7 +47,7 @@ def parse_vocabulary(data: bytes, source: str) -> list[str]:
     """Returns the pieces of a vocab.txt, one per line, in the order of their ids.
 
     Raises:
-      AlbertError: the data are not text or a SentencePiece .vocab, or a piece is empty or repeated.
+      AlbertError: the data are not text, or a piece is empty or repeated.
     """
     try:
         lines = data.decode("utf-8-sig").rstrip("\r\n").split("\n")
@@ -56,12 +55,6 @@ def parse_vocabulary(data: bytes, source: str) -> list[str]:
         raise AlbertError(f"The vocabulary {source} is not UTF-8 at byte {error.start}.") from error
     # BERT's Chinese vocabulary has the line separator U+2028, which is white space, as a piece.
     pieces = [line.strip() or line.strip(string.whitespace) for line in lines]
-    head = lines[:100]
-    if 2 * sum(bool(_SCORE_LINE.fullmatch(line.rstrip("\r"))) for line in head) > len(head):
-        raise AlbertError(
-            f"{source} is a SentencePiece .vocab (pieces with scores), not a WordPiece "
-            "vocabulary; give the .model file that belongs to it."
-        )
     seen: dict[str, int] = {}
     for number, piece in enumerate(pieces, start=1):
         if not piece:

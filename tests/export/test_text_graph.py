@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer in the graph has the ids of the host's."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -45,10 +46,9 @@ def test_wordpiece_follows_case(wordpiece_file, odd_texts, lower_case):
     assert graph_ids(tokenizer, texts) == tokenizer.encode_batch(texts)
 
 
-def test_sentencepiece_options_are_followed(sentencepiece_tokenizer, odd_texts, tmp_path):
-    path = tmp_path / "cased.model"
-    path.write_bytes(sentencepiece_tokenizer.data)
-    tokenizer = Tokenizer.from_file(str(path), False, strip_accents=False)
+def test_sentencepiece_options_are_followed(sentencepiece_tokenizer, odd_texts):
+    spec = dataclasses.replace(sentencepiece_tokenizer.spec, lower_case=False, strip_accents=False)
+    tokenizer = Tokenizer(spec, sentencepiece_tokenizer.data, "cased.model")
     assert graph_ids(tokenizer, odd_texts) == tokenizer.encode_batch(odd_texts)
     assert tokenizer.encode_batch(odd_texts) != sentencepiece_tokenizer.encode_batch(odd_texts)
 

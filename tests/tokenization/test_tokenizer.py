@@ -66,7 +66,7 @@ def test_pieces_and_ids_are_inverse(tokenizer):
 
 
 def test_a_saved_tokenizer_is_the_same(tmp_path, small_model, wordpiece):
-    cased = Tokenizer.from_file(small_model, lower_case=False, strip_accents=False)
+    cased = Tokenizer.from_file(small_model, lower_case=False)
     texts = list(random_texts(50))
     for saved, size in ((cased, 250), (wordpiece, 31)):
         path = saved.save(str(tmp_path / "new" / saved.spec.kind))
@@ -91,13 +91,6 @@ def test_a_changed_vocabulary_file_is_refused(tmp_path, wordpiece):
         Tokenizer.from_file(path)
 
 
-def test_a_specification_of_another_vocabulary_size_is_refused(tmp_path, wordpiece):
-    path = Path(wordpiece.save(str(tmp_path / "saved")))
-    path.write_text(path.read_text().replace('"vocab_size": ', '"vocab_size": 1'))
-    with pytest.raises(AlbertError, match=r"says vocab_size=1\d+, but .*vocab\.txt has \d+ pieces"):
-        Tokenizer.from_file(str(path))
-
-
 def test_a_specification_is_read_strictly(small_model):
     spec = Tokenizer.from_file(small_model).spec
     values = spec.to_dict()
@@ -119,11 +112,6 @@ def test_a_specification_is_read_strictly(small_model):
 def test_a_missing_file_is_named(tmp_path, name):
     with pytest.raises(AlbertError, match=f"{name} does not exist"):
         Tokenizer.from_file(str(tmp_path / name))
-
-
-def test_a_sentencepiece_vocab_is_not_taken_for_wordpiece(small_model):
-    with pytest.raises(AlbertError, match=r"is a SentencePiece \.vocab"):
-        Tokenizer.from_file(small_model.replace(".model", ".vocab"))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +141,7 @@ def test_damaged_models_are_refused(tmp_path, small_model):
     with pytest.raises(AlbertError, match=r"bent\.model"):
         Tokenizer.from_file(str(path))
     path.write_bytes(data.replace(b"<pad>", b"\xbcpad>"))
-    with pytest.raises(AlbertError, match=r"bent\.model is damaged: .* not UTF-8"):
+    with pytest.raises(AlbertError, match=r"bent\.model is damaged: piece 0 is not UTF-8"):
         Tokenizer.from_file(str(path))
 
 
@@ -171,7 +159,7 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 
 def test_options_are_checked(tmp_path, wordpiece):
     path = str(tmp_path / "vocab.txt")
-    with pytest.raises(AlbertError, match="lower_case must be True, False or None, not 'no'"):
+    with pytest.raises(AlbertError, match="lower_case='no' must be True, False or None"):
         Tokenizer.from_file(path, "no")
 
 

@@ -133,7 +133,7 @@ def _archive(folder: Path) -> Path:
 
 
 def _unpack(path: Path) -> None:
-    archives._unpacked.clear()
+    archives.unpack.cache_clear()
     archives.unpack(str(path))
 
 
