@@ -119,8 +119,8 @@ def make(
         f"{trained_on}. The weights are those of `{weights}`, each weight rounded to the nearest "
         f"float16. The commands:\n\n```sh\n{commands.strip()}\n```",
         "Evaluation": figures["metrics"],
-        "Check": f"The folder was read back, and the figures above were measured on {heldout.TEXT}, "
-        "with `python -m benchmarks.bundled_model heldout`.",
+        "Check": "The folder was read back, and the figures above were measured on "
+        f"{heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`.",
         "Use": _USE.format(length=longest, later=later),
     }
     files.write_text(os.path.join(folder, CARD_FILE), model_card(_KIND, name, sections))
