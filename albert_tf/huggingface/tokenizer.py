@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and writes tokenizers as Hugging Face's libraries save them.
 
-Their tokenizer.json holds the pieces and the steps of a tokenizer. It is turned back into a
-vocabulary file, a SentencePiece model or a list of WordPiece pieces, so that texts get the ids that
-the model was trained with. A step that ALBERT's tokenizers do not have is an error.
+Their tokenizer.json holds the pieces and the steps of a tokenizer. It is turned back into the
+vocabulary file that it was made from, a SentencePiece model or a list of WordPiece pieces, so that
+texts get the ids that the model was trained with. A step that ALBERT's tokenizers do not have is an
+error.
 
 For a SentencePiece model tokenizer.json is written, too. Without it these libraries derive a
 tokenizer from spiece.model, which splits at user-defined symbols, starts a new word after each, and
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 *VOCABULARY_FILES, _PIPELINE = VOCABULARIES
-#: What is subtracted from the scores of pieces such as "9,", which the release splits; every other
-#: segmentation then scores higher. Hugging Face's converter subtracts 100. Scores are read as they
-#: are, so texts get the ids that a model fine-tuned with these libraries was trained with.
-_LOWERED = 1000.0
+#: What our writer and Hugging Face's converter subtract from the scores of pieces such as "9,",
+#: which the release splits; every other segmentation then scores higher.
+_LOWERED, _THEIR_LOWERED = 1000.0, 100.0
 #: The steps of a SentencePiece model's tokenizer. Hugging Face adds replacements that the release's
 #: does not make: of quotes in the style of LaTeX, and of spaces, which are collapsed anyway.
 _NEEDED = {"NFKD", "Metaspace"}
@@ -151,8 +151,9 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     proto.normalizer_spec.precompiled_charsmap = base64.b64decode(table, validate=True)
     # true: a control symbol; false: a symbol that the user gave to SentencePiece's trainer.
     added = {token["id"]: bool(token["special"]) for token in values["added_tokens"]}
+    raised = _lowered_scores(model["vocab"])
     for i, (piece, score) in enumerate(model["vocab"]):
-        entry = proto.pieces.add(piece=piece, score=score)
+        entry = proto.pieces.add(piece=piece, score=score + raised.get(i, 0.0))
         if i == model["unk_id"]:
             entry.type = entry.UNKNOWN
         elif added.get(i):
@@ -167,6 +168,19 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     trainer.pad_id, trainer.bos_id, trainer.eos_id = ids.get("<pad>", -1), -1, -1
     data = proto.SerializeToString(deterministic=True)
     return VocabularyFile("spiece.model", data, "Lowercase" in steps, "StripAccents" in steps)
+
+
+def _lowered_scores(vocabulary: list[tuple[str, float]]) -> dict[int, float]:
+    """Returns what to add to scores that were lowered, by id; they are logarithms, at most 0."""
+    commas = {
+        i: score
+        for i, (piece, score) in enumerate(vocabulary)
+        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+    }
+    highest = max(commas.values(), default=0.0)
+    if highest > -_THEIR_LOWERED:
+        return {}
+    return dict.fromkeys(commas, _LOWERED if highest <= -_LOWERED else _THEIR_LOWERED)
 
 
 def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
