@@ -91,8 +91,3 @@ def _check(config: AlbertConfig) -> None:
             f"With {layers} layers in {groups} groups, Hugging Face's layers are of other groups "
             "than the TF1 release's, so the model cannot be converted."
         )
-    if config.embedding_size == config.hidden_size:
-        raise AlbertError(
-            f"With embedding_size = hidden_size = {config.hidden_size}, Hugging Face's ALBERT "
-            "projects one to the other, and ours does not, so the model cannot be converted."
-        )

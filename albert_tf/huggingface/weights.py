@@ -50,8 +50,10 @@ _TABLES = {
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
 }
+#: The dense layer from width E to H, which Hugging Face also has for E = H.
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 _DENSE = {
-    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
+    "bert/encoder/embedding_hidden_mapping_in": _PROJECTION,
     "bert/pooler/dense": "albert.pooler",
     "cls/predictions/transform/dense": "predictions.dense",
 }
@@ -81,6 +83,8 @@ def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
     With each is whether it stores the transpose.
     """
     dense, norms = dict(_DENSE), dict(_NORMS)
+    if config.embedding_size == config.hidden_size:
+        del dense["bert/encoder/embedding_hidden_mapping_in"]
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
             ours, theirs = _GROUP.format(group, inner), _THEIR_GROUP.format(group, inner)
@@ -106,10 +110,11 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
     Returns:
       The weights by official name, in their official orientation and the dtype of the file;
       weights without an official name keep their own. And the names of other tensors: copies of
-      tied weights, and tables of constants.
+      tied weights, tables of constants, and a projection without effect, if E = H.
 
     Raises:
-      AlbertError: there are no weights that can be read safely.
+      AlbertError: there are no weights that can be read safely, or the projection of a model with
+        E = H has an effect.
     """
     path, torch_path = (os.path.join(folder, name) for name in (WEIGHTS, TORCH_WEIGHTS))
     if files.exists(path) or not files.exists(torch_path):
@@ -126,7 +131,24 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
             name, *copies = found
             weights[ours] = found[name].T if transposed else found[name]
             state += copies
+    for theirs, identity in _identity_projection(config, np.float32).items():
+        for name in {theirs, theirs.removeprefix(_PREFIX)} & {*stored}:
+            if not np.array_equal(stored.pop(name), identity):
+                raise AlbertError(
+                    f"In {folder}, embedding_size equals hidden_size, but {name} projects one to "
+                    "the other, which our model does not support."
+                )
+            state.append(name)
     return {**weights, **stored}, state
+
+
+def _identity_projection(config: AlbertConfig, dtype: np.dtype) -> dict[str, np.ndarray]:
+    """Returns the projection without effect that Hugging Face's model has if E = H."""
+    size = config.hidden_size
+    if config.embedding_size != size:
+        return {}
+    weight, bias = np.eye(size, dtype=dtype), np.zeros(size, dtype)
+    return {f"{_PROJECTION}.weight": weight, f"{_PROJECTION}.bias": bias}
 
 
 def read_safetensors(path: str) -> dict[str, np.ndarray]:
@@ -200,7 +222,7 @@ def write_hugging_face(
         values["bos_token_id"], values["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
         write_tokenizer(folder, tokenizer)
     files.write_json(os.path.join(folder, CONFIG), values)
-    tensors = {}
+    tensors = _identity_projection(config, next(iter(weights.values())).dtype)
     for name, (theirs, transposed) in _names(config).items():
         if name in weights:
             tensors[theirs] = weights[name].T if transposed else weights[name]

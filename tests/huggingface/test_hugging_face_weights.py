@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -17,6 +18,7 @@ import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.weights import read_safetensors, write_hugging_face, write_safetensors
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.load import load_weights
 from tests.support.weights import golden_outputs, weights_of, write_model
 
@@ -90,7 +92,6 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
         ({"tie_word_embeddings": False}, "tie_word_embeddings must be True"),
         ({"position_embedding_type": "relative_key"}, "must be 'absolute'"),
         ({"num_hidden_layers": 49, "num_hidden_groups": 49}, "are of other groups than the TF1"),
-        ({"embedding_size": 32}, "Hugging Face's ALBERT projects one to the other"),
     ],
 )
 def test_an_unsupported_configuration_is_refused(folder, values, message):
@@ -119,6 +120,20 @@ def test_tied_weights_are_read_under_either_name(folder):
     after = albert_tf.load_pretrained(str(folder))
     np.testing.assert_array_equal(weights_of(after)[bias], before)
     assert after.load_report.state == ()
+
+
+def test_a_model_of_equal_widths_gets_an_identity_projection(grouped, tmp_path):
+    model = AlbertPretrainer(dataclasses.replace(grouped.config, embedding_size=8))
+    write_model(tmp_path, model, write_hugging_face)
+    loaded = albert_tf.load_pretrained(str(tmp_path))
+    assert len(loaded.load_report.state) == 2
+    np.testing.assert_equal(weights_of(loaded), weights_of(model))
+    for part in ("weight", "bias"):
+        name = f"albert.encoder.embedding_hidden_mapping_in.{part}"
+        change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] + 1}))
+        with pytest.raises(AlbertError, match="which our model does not support"):
+            albert_tf.load_pretrained(str(tmp_path))
+        change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] - 1}))
 
 
 def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
