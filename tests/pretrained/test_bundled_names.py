@@ -18,6 +18,7 @@ import run_pretraining
 from albert_tf import pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.weights.pretrained_model import load_pretrained
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS
 from tests.support.script_flags import parsed_flags
@@ -102,9 +103,8 @@ def opened(tmp_path):
     def opened(*given):
         arguments = f"--output_dir={tmp_path}/out", *given
         with parsed_flags(run_classifier.define_flags, *arguments):
-            config, tokenizer = shared.open_model_files()
-            run = shared.fine_tune_config(None, config)
-            return config, tokenizer.vocab_size, run.init_checkpoint
+            task, run = shared.open_task(TextClassificationTask, "custom", {"labels": ("a", "b")})
+            return task.config, task.tokenizer.vocab_size, run.init_checkpoint
 
     return opened
 

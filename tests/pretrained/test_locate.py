@@ -20,6 +20,7 @@ from albert_tf.huggingface import hub
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import locate
 from albert_tf.tasks import flags as shared
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.load import open_source
 from albert_tf.weights.pretrained_model import load_pretrained
@@ -175,8 +176,8 @@ def test_a_folder_without_a_vocabulary_is_one_sentence(tmp_path):
 def test_a_runner_takes_configuration_and_vocabulary_of_a_name(released, tmp_path):
     given = ("--do_train", "--init_checkpoint=albert_base_v2", f"--output_dir={tmp_path}/out")
     with parsed_flags(run_classifier.define_flags, *given):
-        config, tokenizer = shared.open_model_files()
-    assert (config.hidden_size, tokenizer.vocab_size) == (32, 120)
+        task, _ = shared.open_task(TextClassificationTask, "custom", {"labels": ("a", "b")})
+    assert (task.config.hidden_size, task.tokenizer.vocab_size) == (32, 120)
 
 
 def test_an_export_of_a_name_is_described_by_it(released, capsys):
