@@ -53,8 +53,7 @@ GROUPS = {
         "create-pretraining-data": Command(
             "build records from sentences", "data_prep.create_pretraining_data"
         ),
-        "inspect-records": Command("print records as text", "data_prep.inspect_records"),
-        "verify-records": Command("check records for damage", "data_prep.verify_records"),
+        "verify-records": Command("check or print records", "data_prep.verify_records"),
         "pretrain": Command("train a model on records", "run_pretraining"),
     },
     "Convert and export a model": {

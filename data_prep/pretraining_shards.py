@@ -83,7 +83,7 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
     passes = range(context.options.dupe_factor)
     with removal.own_temporaries(task.owner):
         all_passes = (_one_pass(context, task, number, counts, advance) for number in passes)
-        shard = records.write_passes(task.path, all_passes)
+        shard = records.write_shard(task.path, *all_passes)
         note = {"shard": dataclasses.asdict(shard), "counts": dict(counts)}
         files.write_json(task.note_path, note)
 

@@ -17,7 +17,6 @@ SCRIPTS = (
     "data_prep.split_sentences",
     "data_prep.train_sentencepiece",
     "data_prep.create_pretraining_data",
-    "data_prep.inspect_records",
     "data_prep.verify_records",
     "run_pretraining",
     "run_classifier",

@@ -20,7 +20,6 @@ import run_pretraining
 from albert_tf.io import files
 from data_prep import (
     create_pretraining_data,
-    inspect_records,
     split_sentences,
     train_sentencepiece,
     verify_records,
@@ -113,7 +112,7 @@ def prepare_records(run, **record_formats):
             num_workers=1,
         )
         run(verify_records, input_file=f"{ROOT}/records/{part}")
-    assert "[CLS]" in run(inspect_records, input_file=f"{ROOT}/records/train")
+    assert "[CLS]" in run(verify_records, input_file=f"{ROOT}/records/train", num_examples=2)
 
 
 def check_checkpoints(*steps):

@@ -1,20 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord framing: finds where records begin and which of them are damaged.
+"""TFRecord files: reads consecutive records, and finds damaged ones.
 
-A frame holds the payload's length (uint64, little-endian), a checksum of the length (uint32), the
-payload, and a checksum of the payload (uint32); both checksums are masked CRC-32C
-(tensorflow/core/lib/io/record_writer.h). A damaged payload loses one record. A damaged length hides
-where all later records begin.
-
-TensorFlow's reader gives up a file at its first damaged record. So `read_frames` follows the
-lengths itself, to find all of them.
+A record is framed by its length (uint64, little-endian), a checksum of the length (uint32), and
+after the payload a checksum of it (tensorflow/core/lib/io/record_writer.h). TensorFlow's reader
+checks both. But it gives up a file at the first damaged record, and allocates as much as a length
+says, even 2^60 bytes, which ends the process. So lengths are followed here first.
 """
 
 from __future__ import annotations
 
-import functools
-import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,15 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-#: The length and its checksum.
-_HEADER = struct.Struct("<QI")
-_LENGTH_BYTES, _HEADER_BYTES, _CHECKSUM_BYTES = 8, 12, 4
+_LENGTH_BYTES = 8
 #: What framing adds to each payload.
-FRAME_BYTES = _HEADER_BYTES + _CHECKSUM_BYTES
+FRAME_BYTES = 16
 #: Size of the reads of `read_frames`.
 _BLOCK_BYTES = 4 << 20
-#: A larger length counts as damaged.
-_MAX_RECORD_BYTES = 1 << 30
 BAD_PAYLOAD = "its checksum is wrong"
 CUT_OFF = "the file is cut off or damaged here, and later records cannot be located"
 
@@ -85,8 +76,6 @@ def read_consecutive(
 def check_lengths(path: bytes, offset: np.int64, size: np.int64) -> np.int64:
     """Checks that the lengths in consecutive records lead to their end, and returns `size`.
 
-    TensorFlow's reader allocates as much as a length says, even 2^60 bytes, and ends the process.
-
     Args:
       path: the file.
       offset: byte at which the first record begins.
@@ -103,10 +92,7 @@ def check_lengths(path: bytes, offset: np.int64, size: np.int64) -> np.int64:
             block = f.read(int(size))
     except tf.errors.OpError:
         return size  # The reader will report it.
-    at = 0
-    while at < len(block):
-        at += FRAME_BYTES + int.from_bytes(block[at : at + _LENGTH_BYTES], "little")
-    if at != size:
+    if _bounds(block)[-1] != size:
         raise ValueError(f"{path.decode()} is damaged at or after byte {offset}.")
     return size
 
@@ -120,14 +106,24 @@ def read_frames(path: str) -> Iterator[Frame]:
     import tensorflow as tf
 
     files.check_file(path, "record file")
+    number = end = 0
+    damaged: list[Frame] = []  # Since the last intact record.
     try:
-        number = 0
-        for offsets, lost in _blocks(path):
+        for offsets in _offsets(path):
+            end = offsets.pop()
             for offset, example in zip(offsets, _payloads(path, offsets)):
-                yield Frame(number, offset, example, BAD_PAYLOAD if example is None else "")
+                if example is None:
+                    damaged.append(Frame(number, offset, None, BAD_PAYLOAD))
+                else:
+                    yield from damaged
+                    damaged.clear()
+                    yield Frame(number, offset, example, "")
                 number += 1
-            if lost is not None:
-                yield Frame(number, lost, None, CUT_OFF)
+        if end == storage.size(path):
+            yield from damaged
+        else:  # One of the damaged records has a wrong length.
+            damaged.append(Frame(number, end, None, CUT_OFF))
+            yield damaged[0]._replace(fault=CUT_OFF)
     except tf.errors.OpError as error:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error
 
@@ -146,67 +142,35 @@ def map_intact(
         return [result for part in parts for result in map_intact(function, part, errors)]
 
 
-def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:
-    """Yields the byte offsets of records block by block.
+def _bounds(block: bytes) -> list[int]:
+    """Returns where the records begin that a block holds as a whole, and where the last one ends.
 
-    The last block comes with the offset from which on the file cannot be followed, if there is one.
+    Follows their lengths from the begin of the block on.
     """
+    bounds, end = [], 0
+    while end <= len(block):
+        bounds.append(end)
+        end += FRAME_BYTES + int.from_bytes(block[end : end + _LENGTH_BYTES], "little")
+    return bounds
+
+
+def _offsets(path: str) -> Iterator[list[int]]:
+    """Yields the `_bounds` of a file block by block, as far as its lengths can be followed."""
     import tensorflow as tf
 
-    begin, size = 0, storage.size(path)
+    begin, left, wanted = 0, storage.size(path), _BLOCK_BYTES
     with tf.io.gfile.GFile(path, "rb") as f:
-        while begin < size:
+        while wanted and left:
             f.seek(begin)
-            block = f.read(_BLOCK_BYTES)
-            offsets: list[int] = []
-            at = 0
-            while at + _HEADER_BYTES <= len(block):
-                length, checksum = _HEADER.unpack_from(block, at)
-                end = at + length + FRAME_BYTES
-                is_intact = _masked_crc(block[at : at + _LENGTH_BYTES]) == checksum
-                if not is_intact or length > _MAX_RECORD_BYTES or begin + end > size:
-                    yield offsets, begin + at
-                    return
-                offsets.append(begin + at)
-                at = end
-            if not offsets:  # The file ends within a header.
-                yield offsets, begin
-                return
-            yield offsets, None
-            begin += at
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _masked_crc(data: bytes) -> int:
-    """Returns the masked CRC-32C of a few bytes. Cached, as many records have the same length."""
-    table, crc = _crc_table(), 0xFFFFFFFF
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-@functools.lru_cache(maxsize=1)
-def _crc_table() -> list[int]:
-    """Returns the 256 entries of the table of CRC-32C (polynomial 0x1EDC6F41, reflected)."""
-    table = list(range(256))
-    for _ in range(8):
-        table = [crc >> 1 ^ (0x82F63B78 if crc & 1 else 0) for crc in table]
-    return table
-
-
-@functools.lru_cache(maxsize=1)
-def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Returns a compiled function (path, byte offset, count) that reads records, string [count]."""
-    import tensorflow as tf
-
-    def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        size = tf.constant(_BLOCK_BYTES, tf.int64)
-        return read_consecutive(path, offset, count, size).batch(count).get_single_element()
-
-    integer = tf.TensorSpec([], tf.int64)
-    signature = [tf.TensorSpec([], tf.string), integer, integer]
-    return tf.function(read, signature, autograph=False)
+            block = f.read(wanted)
+            bounds = _bounds(block)
+            yield [begin + at for at in bounds]
+            begin, left = begin + bounds[-1], left - bounds[-1]
+            if bounds[-1]:
+                wanted = _BLOCK_BYTES
+            else:  # The record is larger than the block, or its length is wrong.
+                size = FRAME_BYTES + int.from_bytes(block[:_LENGTH_BYTES], "little")
+                wanted = size if wanted < size <= left else 0
 
 
 def _payloads(path: str, offsets: list[int]) -> list[bytes | None]:
@@ -214,6 +178,7 @@ def _payloads(path: str, offsets: list[int]) -> list[bytes | None]:
     import tensorflow as tf
 
     def read(offsets: list[int]) -> list[bytes]:
-        return _read_block()(path, offsets[0], len(offsets)).numpy().tolist()
+        records = read_consecutive(path, offsets[0], len(offsets), _BLOCK_BYTES)
+        return records.batch(len(offsets)).get_single_element().numpy().tolist()
 
     return map_intact(read, offsets, (tf.errors.DataLossError,))

@@ -14,11 +14,10 @@ from typing import Any
 from albert_tf.data.records import Features, FeatureSpec, ShardInfo, infer_features, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, short_json, short_repr
+from albert_tf.io.json_values import from_json, short_repr
 
 FILE_NAME = "manifest.json"
-PRETRAINING = "pretraining"
-COMPACT_PRETRAINING = "compact_pretraining"
+KINDS = PRETRAINING, COMPACT_PRETRAINING = "pretraining", "compact_pretraining"
 #: Options of the pretraining data builder that define labels and masks. Records that differ in one
 #: of them cannot be mixed; texts, seeds and segment lengths may differ.
 _SAME_OPTIONS = (
@@ -36,12 +35,12 @@ class Manifest:
     """Describes the record shards of one folder.
 
     Attributes:
-      kind: PRETRAINING, COMPACT_PRETRAINING, or the name of a fine-tuning task.
+      kind: one of KINDS.
       features: the layout of the records.
       shards: the files, in the order in which the examples are numbered.
       tokenizer: fields of the TokenizerSpec that produced the ids.
       options: all options of the builder.
-      statistics: the builder's counts.
+      statistics: the builder's counts; of several folders, options and counts by folder.
     """
 
     kind: str
@@ -57,11 +56,11 @@ class Manifest:
         return sum(shard.examples for shard in self.shards)
 
     def fingerprint(self) -> str:
-        """Returns the hex SHA-256 of layout, tokenizer, and the shards' checksums and passes."""
+        """Returns the hex SHA-256 of layout, tokenizer, and the shards' checksums and blocks."""
         content = {
             "features": {name: dataclasses.asdict(spec) for name, spec in self.features.items()},
             "tokenizer": dict(self.tokenizer),
-            "shards": [[s.sha256, list(map(dataclasses.astuple, s.passes))] for s in self.shards],
+            "shards": [[shard.sha256, shard.blocks] for shard in self.shards],
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -84,23 +83,17 @@ class Manifest:
         value = files.read_object(path, "manifest")
         where = f"The manifest {path}"
         manifest = from_json(cls, value, where)
-        if not manifest.kind.isidentifier():
+        if manifest.kind not in KINDS:
             raise AlbertError(f"{where} has an invalid kind: {short_repr(manifest.kind)}.")
         for name in ("features", "tokenizer", "options", "statistics"):
             if not isinstance(value[name], dict):
                 raise AlbertError(f"{where} is malformed: {name} must be an object.")
-        try:
-            features = {
-                name: FeatureSpec(spec["dtype"], tuple(spec["shape"]))
-                for name, spec in manifest.features.items()
-            }
-            # Training reads these when it is finished, which is too late for an error.
-            for file in manifest.options.get("input_files", ()):
-                os.path.basename(file["path"]), file["bytes"]
-        except (KeyError, TypeError) as error:
-            raise AlbertError(f"{where} is malformed: {short_repr(error)}.") from error
         if not isinstance(manifest.shards, list) or not manifest.shards:
             raise AlbertError(f"{where} lists no shards.")
+        features = {
+            name: from_json(FeatureSpec, spec, f"{where} is malformed: a feature")
+            for name, spec in manifest.features.items()
+        }
         shards = [
             ShardInfo.from_values(shard, f"{where} is malformed: a shard")
             for shard in manifest.shards
@@ -145,77 +138,52 @@ def find_shards(patterns: str) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def find_manifests(paths: Sequence[str]) -> dict[str, Manifest]:
-    """Returns the manifests beside some shards by folder, in the order of the shards.
-
-    Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
-    the options that define labels and masks.
-
-    Returns:
-      {} if no folder has a manifest (records of another program).
-
-    Raises:
-      AlbertError: only some folders have a manifest, or two manifests disagree.
-    """
-    manifests: dict[str, Manifest] = {}
-    missing = []
-    for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
-        path = os.path.join(folder, FILE_NAME)
-        if files.exists(path):
-            manifests[folder] = Manifest.load(path)
-        else:
-            missing.append(folder)
-    if not manifests:
-        return {}
-    if missing:
-        raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
-    first_folder, first = next(iter(manifests.items()))
-    for folder, manifest in manifests.items():
-        _check_mixable(first_folder, first, folder, manifest)
-    return manifests
-
-
 def find_manifest(paths: Sequence[str]) -> Manifest | None:
-    """Returns the manifest of some shards; see `joined_manifest`.
-
-    Raises:
-      AlbertError: as in `find_manifests` and `joined_manifest`.
-    """
-    return joined_manifest(find_manifests(paths), paths)
-
-
-def joined_manifest(manifests: Mapping[str, Manifest], paths: Sequence[str]) -> Manifest | None:
     """Returns one manifest with exactly the shards `paths`, in this order.
 
-    Of several folders, it has the options and the statistics of the first one.
-
-    Args:
-      manifests: as returned by `find_manifests(paths)`.
-      paths: of the shards.
+    Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
+    the options that define labels and masks. `options` are then those of the first folder.
 
     Returns:
-      None if there are no manifests.
+      None if no folder has a manifest (records of another program).
 
     Raises:
-      AlbertError: a manifest does not list a shard.
+      AlbertError: only some folders have a manifest, two manifests disagree, or a manifest does not
+        list a shard.
     """
-    if not manifests:
+    folders = dict.fromkeys(os.path.dirname(path) for path in paths)
+    found = {folder: files.exists(os.path.join(folder, FILE_NAME)) for folder in folders}
+    if not any(found.values()):
         return None
-    listed = {
-        (folder, shard.name): shard
-        for folder, manifest in manifests.items()
-        for shard in manifest.shards
-    }
+    missing = [folder for folder, exists in found.items() if not exists]
+    if missing:
+        raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
+    manifests = {folder: Manifest.load(os.path.join(folder, FILE_NAME)) for folder in folders}
+    (first_folder, first), *others = manifests.items()
+    for folder, manifest in others:
+        for name, value in _common_values(manifest).items():
+            expected = _common_values(first)[name]
+            if value != expected:
+                raise AlbertError(
+                    f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
+                    f"{name} ({short_repr(value)} and {short_repr(expected)}) and cannot be mixed."
+                )
+    listed = {(f, shard.name): shard for f, m in manifests.items() for shard in m.shards}
     shards = [listed.get(os.path.split(path)) for path in paths]
     if None in shards:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
-    first = next(iter(manifests.values()))
-    return dataclasses.replace(first, shards=shards)
+    statistics = first.statistics
+    if others:
+        statistics = {
+            f"folder {i}": {"options": manifest.options, "statistics": manifest.statistics}
+            for i, manifest in enumerate(manifests.values(), 1)
+        }
+    return dataclasses.replace(first, shards=shards, statistics=statistics)
 
 
-def _common_fields(manifest: Manifest) -> dict[str, Any]:
-    """Returns the fields that must be equal in manifests whose records are mixed.
+def _common_values(manifest: Manifest) -> dict[str, Any]:
+    """Returns what must be equal in manifests whose records are mixed.
 
     The name of the vocabulary file may differ, since the specification has a digest of its content.
     """
@@ -223,27 +191,8 @@ def _common_fields(manifest: Manifest) -> dict[str, Any]:
         "kind": manifest.kind,
         "features": manifest.features,
         "tokenizer": {**manifest.tokenizer, "model_file": None},
+        **{name: manifest.options.get(name) for name in _SAME_OPTIONS},
     }
-
-
-def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
-    """Raises AlbertError if the records of two folders cannot be mixed."""
-    common = _common_fields(first)
-    for field, value in _common_fields(manifest).items():
-        if value != common[field]:
-            raise AlbertError(
-                f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
-                f"{field} and cannot be mixed."
-            )
-    for name in _SAME_OPTIONS:
-        if not (name in manifest.options and name in first.options):
-            continue
-        value, expected = manifest.options[name], first.options[name]
-        if value != expected:
-            raise AlbertError(
-                f"The records in {folder or '.'} were built with {name}={short_json(value)}, "
-                f"those in {first_folder or '.'} with {short_json(expected)}; they cannot be mixed."
-            )
 
 
 def find_features(paths: Sequence[str], manifest: Manifest | None) -> Features:

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +21,14 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import FileInput, InputContext
-from albert_tf.data.manifest import Manifest, find_manifests, joined_manifest
+from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.data.masking import Masking
-from albert_tf.data.record_errors import raise_first_fault
+from albert_tf.data.record_errors import check_shard
 from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import joined
+from albert_tf.io.progress import Progress
 
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
@@ -46,7 +45,7 @@ class RecordSource:
       masking: for compact records (records.compact_features): masks them.
       vocab_size: of the model, to check the records' ids; None: ids have no limit.
       num_examples: records in all shards.
-      manifest: of the shards, None if they have none.
+      manifest: of the shards; made from the records if there is none.
       blocks: of the shards.
       fingerprint: hex digest of the data, independent of its folder.
 
@@ -63,31 +62,21 @@ class RecordSource:
 
     def __post_init__(self) -> None:
         """Finds the manifest and checks the shards."""
-        manifests = find_manifests(self.files)
-        self.manifest = joined_manifest(manifests, self.files)
-        self._folder_manifests = list(manifests.values())
-        infos = self.manifest.shards if self.manifest else None
-        if infos is None:
-            infos = [records.describe_shard(path) for path in self.files]
+        manifest = find_manifest(self.files)
+        if manifest is None:
+            shards = [records.describe_shard(path) for path in self.files]
+            manifest = Manifest("", self.features, shards, {}, {}, {})
         else:
-            for path, info in zip(self.files, infos):
-                _check_size(path, info)
-        self._infos = infos
-        self.num_examples = sum(info.examples for info in infos)
+            for path, shard in zip(self.files, manifest.shards):
+                _check_size(path, shard)
+        self.manifest = manifest
+        self.num_examples = manifest.num_examples
         if not self.num_examples:
             raise AlbertError(f"The record files {joined(self.files)} hold no examples.")
-        self.blocks = Blocks.from_infos(self.files, infos)
-        self.fingerprint = self._fingerprint()
-
-    def _fingerprint(self) -> str:
-        """Identifies the data and whatever else decides the batches, except for the seed."""
-        if self.manifest:
-            data = self.manifest.fingerprint()
-        else:
-            identity = repr([dataclasses.astuple(info) for info in self._infos])
-            data = hashlib.sha256(identity.encode()).hexdigest()
-        masking = self.masking.fingerprint if self.masking else ""
-        return f"{data}-{masking}" if masking else data
+        self.blocks = Blocks.from_infos(self.files, manifest.shards)
+        self.fingerprint = manifest.fingerprint()
+        if self.masking:
+            self.fingerprint += f"-{self.masking.fingerprint}"
 
     def reseeded(self, seed: int) -> RecordSource:
         """Returns the same data in another training order."""
@@ -99,27 +88,23 @@ class RecordSource:
         """Reads all records to find out why a run failed.
 
         Raises:
-          AlbertError: a record is corrupt; names the first one.
+          AlbertError: a record is corrupt, or a shard is not the one that was opened; names the
+            first one.
         """
-        raise_first_fault(self.files, self.features, self.vocab_size)
+        shards = self.manifest.shards
+        with Progress("looking for damage", sum(shard.bytes for shard in shards)) as progress:
+            for path, shard in zip(self.files, shards):
+                check_shard(path, self.features, shard, progress.update, vocab_size=self.vocab_size)
 
     @property
     def description(self) -> dict[str, Any]:
-        """Describes the data and how they were built, as JSON values.
-
-        Without a manifest: the names of the shards and their numbers of examples. With manifests in
-        several folders, `options` and `statistics` are the first one's, and `mixed_with` has those
-        of the others.
-        """
-        common = {"examples": self.num_examples}
-        if self.manifest is None:
-            shards = [{"examples": info.examples, "name": info.name} for info in self._infos]
-            return {**common, "shards": shards}
-        first, *others = map(_describe_build, self._folder_manifests)
-        description = {"kind": self.manifest.kind, **common, **first}
-        if others:
-            description["mixed_with"] = {f"folder {i}": other for i, other in enumerate(others, 2)}
-        return description
+        """Describes the data and how they were built, as JSON values."""
+        return {
+            "kind": self.manifest.kind,
+            "examples": self.num_examples,
+            "options": dict(self.manifest.options),
+            "statistics": dict(self.manifest.statistics),
+        }
 
     @property
     def train_input_fn(self) -> FileInput:
@@ -189,17 +174,6 @@ def _map_ahead(
 ) -> tf.data.Dataset:
     """Maps a data set in parallel and prefetches the results."""
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-
-def _describe_build(manifest: Manifest) -> dict[str, Any]:
-    """Returns how the records of a folder were built; without folders in the names of the texts."""
-    options = dict(manifest.options)
-    if "input_files" in options:
-        options["input_files"] = [
-            {"name": os.path.basename(file["path"]), "bytes": file["bytes"]}
-            for file in options["input_files"]
-        ]
-    return {"options": options, "statistics": dict(manifest.statistics)}
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

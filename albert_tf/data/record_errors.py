@@ -10,181 +10,119 @@ from __future__ import annotations
 
 import contextlib
 import re
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
-from albert_tf.data.framing import CUT_OFF, Frame, map_intact, read_frames
+from albert_tf.data.framing import Frame, map_intact, read_frames
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.io import storage
-from albert_tf.io.progress import Progress
+from albert_tf.io import files, storage
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: An error of the input pipeline reaches a step through the iterator, and TensorFlow lists it among
-#: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"). A suffix as in
-#: "[[IteratorGetNext/_4]]" marks a transfer between devices, which fails with any error. The list
-#: of nodes is lost if the message quotes a record that contains a zero byte.
-_INPUT_ERROR = re.compile(r"IteratorGetNext\w*(\}\})?\]|Could not parse example input")
-#: A missing embedding or class, as operations on a CPU report it.
-_OUT_OF_RANGE = re.compile(r"indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+")
-#: See framing.check_lengths.
-_WRONG_LENGTHS = re.compile(r"(?<=ValueError: ).* is damaged at or after byte \d+")
+#: Errors of the input pipeline, which reach a step through the iterator: TensorFlow lists it among
+#: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"), unless it quotes a record with a
+#: zero byte. A suffix as in "[[IteratorGetNext/_4]]" marks a transfer between devices, which fails
+#: with any error. And ids and labels that the model does not have, as a CPU reports them.
+_INPUT_ERROR = re.compile(
+    r"IteratorGetNext\w*(\}\})?\]|Could not parse example input"
+    r"|indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+"
+)
 #: Records checked together.
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"
 
-#: Arrays [n, ...] by feature.
-Columns = Mapping[str, Any]
 #: A description of a fault, and bool [n]: which records have it.
 Finding = tuple[str, np.ndarray]
 
 
 @contextlib.contextmanager
 def data_errors(input_fn: InputFn) -> Iterator[None]:
-    """Turns errors caused by damaged records into AlbertErrors that name the record.
-
-    An error of the input pipeline calls `input_fn.check`, if there is one, to find the damage. An
-    error of the model passes at once.
+    """Calls `input_fn.check`, if there is one, after an error of the data, to name the fault.
 
     Args:
       input_fn: yields the batches of the steps within this context.
 
     Raises:
-      StoppedError: the input cannot be read for now.
-      AlbertError: it is damaged or gone, or may not be read. Other errors pass.
+      StoppedError: the data cannot be read for now.
+      AlbertError: as raised by `check`. Other errors pass.
     """
     import tensorflow as tf
 
-    check = getattr(input_fn, "check", lambda: None)
     try:
         yield
     # If TensorFlow quotes a record that is no example, the message is not UTF-8.
-    except UnicodeDecodeError:
-        check()
-        raise
-    except (
-        tf.errors.DataLossError,
-        tf.errors.NotFoundError,
-        tf.errors.PermissionDeniedError,
-        tf.errors.InvalidArgumentError,
-    ) as error:
-        if not _INPUT_ERROR.search(str(error)):
-            if _OUT_OF_RANGE.search(str(error)):
-                raise AlbertError(
-                    f"The records hold an id or a label that the model does not have "
-                    f"({_cause(error)}); run data_prep/verify_records.py with --vocab_file to find "
-                    "it."
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        message = str(error)
+        if isinstance(error, tf.errors.OpError):
+            if not _INPUT_ERROR.search(message):
+                raise
+            if reason := storage.system_message(message):
+                line = next(line for line in message.splitlines() if reason in line)
+                raise StoppedError(
+                    f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, "
+                    "and run the same command again."
                 ) from error
-            raise
-        # The others name the file themselves.
-        if isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
-            check()
-        if replaced := _WRONG_LENGTHS.search(str(error)):
-            raise AlbertError(
-                f"{replaced[0]}: it is not the file that this run has opened; put that one back, "
-                "or build or copy it again."
-            ) from error
-        if isinstance(error, tf.errors.InvalidArgumentError):
-            raise  # The records are good.
-        raise AlbertError(
-            f"The input records are damaged, missing or not readable ({_cause(error)}); "
-            "run data_prep/verify_records.py to find the shard."
-        ) from error
-    except tf.errors.OpError as error:
-        reason = storage.system_message(str(error))
-        if reason is None or not _INPUT_ERROR.search(str(error)):
-            raise
-        line = next(line for line in str(error).splitlines() if reason in line)
-        raise StoppedError(
-            f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, and run "
-            "the same command again."
-        ) from error
+        getattr(input_fn, "check", lambda: None)()
+        raise
 
 
-def _cause(error: tf.errors.OpError) -> str:
-    """Extracts the part of a message between the stack trace and the names of nodes."""
-    text = re.split(r"\n?\t? ?\[\[| \[Op:", error.message)[0].strip()
-    return text.splitlines()[-1] if text else type(error).__name__
-
-
-def raise_first_fault(
-    paths: Sequence[str], features: records.Features, vocab_size: int | None
-) -> None:
-    """Reads all records of some shards, and raises an AlbertError for the first faulty one.
-
-    Args:
-      paths: of the shards.
-      features: see `scan_shard`.
-      vocab_size: see `check_columns`.
-    """
-    with Progress("looking for damage", len(paths), "shards") as progress:
-        for path in paths:
-            for fault in scan_shard(path, features, vocab_size=vocab_size).faults:
-                raise AlbertError(
-                    f"{fault.place(path)}; build or copy the shard again (the same build gives the "
-                    "same bytes; data_prep/verify_records.py lists all faulty records)."
-                )
-            progress.update(1)
-
-
-class ShardScan(NamedTuple):
-    """Results of reading a whole shard.
-
-    Attributes:
-      offsets: int64 [records]: byte at which each record begins.
-      cut_off: whether the file cannot be followed any further, so that later records are lost.
-      faults: the faulty records, without their payload; if the file is cut off, the last one is the
-        first lost record.
-    """
-
-    offsets: np.ndarray
-    cut_off: bool
-    faults: list[Frame]
-
-
-def scan_shard(
+def check_shard(
     path: str,
     features: records.Features,
+    listed: records.ShardInfo | None,
+    on_read: Callable[[int], object],
     tokenizer: Tokenizer | None = None,
     vocab_size: int | None = None,
-    on_read: Callable[[int], None] = lambda size: None,
-) -> ShardScan:
-    """Reads and checks all records of a shard.
+) -> int:
+    """Reads and checks all records of a shard, and returns their number.
 
     Args:
       path: the TFRecord file.
       features: the layout; records may have further features.
+      listed: what the shard should be.
+      on_read: called from time to time with the number of bytes read since the last call.
       tokenizer: see `check_columns`.
       vocab_size: see `check_columns`.
-      on_read: called from time to time with the number of bytes read since the last call.
 
     Raises:
-      AlbertError: the file is missing or cannot be read.
+      AlbertError: the shard is missing or faulty; names the first faulty record and its byte.
     """
-    offsets = array("q")
+    bounds: list[int] = []
     faults: list[Frame] = []
-    cut_off, reported = False, 0
     frames = read_frames(path)
     while batch := list(islice(frames, _BATCH)):
-        on_read(batch[-1].offset - reported)
-        reported = batch[-1].offset
+        on_read(batch[-1].offset - (bounds[-1] if bounds else 0))
         examples = [frame.example for frame in batch if not frame.fault]
         reasons = iter(_check_examples(examples, features, tokenizer, vocab_size))
         for frame in batch:
+            bounds.append(frame.offset)
             if reason := frame.fault or next(reasons):
-                faults.append(frame._replace(example=None, fault=reason))
-        cut_off = batch[-1].fault == CUT_OFF
-        offsets.extend(frame.offset for frame in batch[: len(batch) - cut_off])
-    return ShardScan(np.array(offsets, np.int64), cut_off, faults)
+                faults.append(Frame(frame.number, frame.offset, None, reason))
+    advice = "build it again, which gives the same bytes, or copy it again"
+    if faults:
+        others = f" (and {len(faults) - 1:,} more faulty records)" if faults[1:] else ""
+        raise AlbertError(f"{faults[0].place(path)}{others}; {advice}.")
+    count = len(bounds)
+    bounds.append(storage.size(path))
+    if listed:
+        found = f"{count} records in {bounds[-1]} bytes, not {listed.examples} in {listed.bytes}"
+        if (count, bounds[-1]) == (listed.examples, listed.bytes):
+            found = "" if files.sha256(path) == listed.sha256 else "another checksum"
+        ends = np.cumsum([(block.examples, block.bytes) for block in listed.blocks], axis=0)
+        if not found and any(bounds[number] != at for number, at in ends.tolist()):
+            found = "blocks at other bytes"
+        if found:
+            raise AlbertError(
+                f"{path} is not the shard that its manifest, or the start of this run, describes: "
+                f"it has {found}; {advice}."
+            )
+    return count
 
 
 def _check_examples(
@@ -197,11 +135,9 @@ def _check_examples(
     import tensorflow as tf
 
     def check(examples: list[bytes]) -> list[str]:
-        columns = {
-            name: value.numpy()
-            for name, value in records.parse_columns(tf.constant(examples), features).items()
-        }
+        columns = records.parse_columns(tf.constant(examples), features)
         reasons = [""] * len(examples)
+        columns = {name: value.numpy() for name, value in columns.items()}
         for reason, faulty in check_columns(columns, tokenizer, vocab_size):
             for row in np.flatnonzero(faulty).tolist():
                 reasons[row] = reasons[row] or reason
@@ -214,83 +150,76 @@ def _check_examples(
 
 
 def check_columns(
-    columns: Columns, tokenizer: Tokenizer | None = None, vocab_size: int | None = None
+    columns: Mapping[str, Any],
+    tokenizer: Tokenizer | None = None,
+    vocab_size: int | None = None,
 ) -> Iterator[Finding]:
-    """Checks n parsed records and yields a finding for each kind of fault.
+    """Checks n pretraining records and yields a finding for each kind of fault.
 
     Args:
-      columns: the parsed records.
+      columns: the parsed records, [n, ...]; those of other layouts have no faults.
       tokenizer: the tokenizer that should have produced the ids.
       vocab_size: limit of the ids if there is no tokenizer; None: no limit.
     """
     vocab_size = tokenizer.vocab_size if tokenizer else vocab_size or np.iinfo(np.int64).max
     if "text_ids" in columns:
         yield from _check_compact(columns, tokenizer, vocab_size)
-        return
-    yield from _check_sequences(columns, tokenizer, vocab_size)
-    if "masked_lm_positions" in columns:
+    elif "masked_lm_positions" in columns:
+        yield from _check_sequences(columns, tokenizer, vocab_size)
         yield from _check_predictions(columns, tokenizer, vocab_size)
-        labels = columns["next_sentence_labels"]
-        yield "next_sentence_labels is neither 0 nor 1", (labels != 0) & (labels != 1)
 
 
 def _check_compact(
-    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+    columns: Mapping[str, Any], tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
     """Checks records of records.compact_features."""
-    ids, segments = columns["text_ids"], columns["segment_lengths"]
-    lengths = segments.sum(axis=1)
-    specials = np.where(segments[:, 1] > 0, 3, 2)
-    yield "a segment has a negative length", (segments < 0).any(axis=1)
-    yield "the first segment is empty", segments[:, 0] == 0
-    yield "text_ids has a negative id", (ids < 0).any(axis=1)
-    yield "the text is too long for the sequence", lengths + specials > ids.shape[1]
-    in_text = np.arange(ids.shape[1]) < lengths[:, None]
-    yield "text_ids goes on after the text", ((ids != 0) & ~in_text).any(axis=1)
+    ids, (a, b) = columns["text_ids"], columns["segment_lengths"].T
+    in_text = np.arange(ids.shape[1]) < (a + b)[:, None]
     bits = np.unpackbits(columns["word_starts"], axis=1)[:, : ids.shape[1]] > 0
+    wrong_length = (a < 1) | (b < 0) | (a + b + np.where(b > 0, 3, 2) > ids.shape[1])
+    yield "segment_lengths has an impossible length", wrong_length
+    yield "text_ids goes on after the text", ((ids != 0) & ~in_text).any(axis=1)
     yield "word_starts goes on after the text", (bits & ~in_text).any(axis=1)
-    outside = ids >= vocab_size
+    outside = (ids < 0) | (ids >= vocab_size)
     yield "text_ids has an id outside the vocabulary", outside.any(axis=1)
     if tokenizer:
-        not_text = _is_special(ids, tokenizer) & in_text
-        yield "text_ids has a special piece", not_text.any(axis=1)
-        starts = tokenizer.word_starts[np.where(outside, 0, ids)]
-        wrong = (bits != starts) & in_text & ~outside
+        special = np.isin(ids, _special_ids(tokenizer)) & in_text
+        yield "text_ids has a special piece", special.any(axis=1)
+        wrong = (bits != tokenizer.word_starts[np.where(outside, 0, ids)]) & in_text
         yield "word_starts is not that of the vocabulary", wrong.any(axis=1)
 
 
 def _check_sequences(
-    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+    columns: Mapping[str, Any], tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
-    """Checks the padded sequences of masked pretraining records."""
+    """Checks the padded sequences of records.pretraining_features."""
     ids, in_use, segments = (columns[n] for n in ("input_ids", "input_mask", "segment_ids"))
-    rows = np.arange(len(ids))
     lengths = in_use.sum(axis=1)
     padding = np.arange(ids.shape[1]) >= lengths[:, None]
-    yield "input_mask is not ones followed by zeros", (in_use != ~padding).any(axis=1)
-    yield "the sequence is empty", lengths < 3
-    yield "input_ids has a negative id", (ids < 0).any(axis=1)
+    faulty = (in_use != ~padding).any(axis=1) | (lengths < 3)
+    yield "input_mask is not three or more ones followed by zeros", faulty
+    outside = (ids < 0) | (ids >= vocab_size)
+    yield "input_ids has an id outside the vocabulary", outside.any(axis=1)
     yield "input_ids is not 0 in padding", ((ids != 0) & padding).any(axis=1)
-    yield "segment_ids is neither 0 nor 1", ((segments != 0) & (segments != 1)).any(axis=1)
-    falls = (np.diff(segments, axis=1) < 0) & ~padding[:, 1:]
-    yield "segment_ids falls from 1 to 0", falls.any(axis=1)
-    yield "segment_ids is not 0 in padding", ((segments != 0) & padding).any(axis=1)
-    yield "input_ids has an id outside the vocabulary", (ids >= vocab_size).any(axis=1)
+    second = np.arange(ids.shape[1]) >= (lengths - segments.sum(axis=1))[:, None]
+    faulty = (segments != (second & ~padding)).any(axis=1)
+    yield "segment_ids is not zeros, ones, and zeros in padding", faulty
+    labels = columns["next_sentence_labels"]
+    yield "next_sentence_labels is neither 0 nor 1", (labels != 0) & (labels != 1)
     if tokenizer:
         yield "the sequence does not begin with [CLS]", ids[:, 0] != tokenizer.cls_id
-        last = ids[rows, np.maximum(lengths, 1) - 1]
+        last = ids[np.arange(len(ids)), np.maximum(lengths, 1) - 1]
         yield "the sequence does not end with [SEP]", last != tokenizer.sep_id
 
 
 def _check_predictions(
-    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+    columns: Mapping[str, Any], tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
-    """Checks the masks and labels of masked pretraining records."""
-    positions, labels, weights = (
+    """Checks the masks and labels of records.pretraining_features."""
+    positions, ids, weights = (
         columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
     )
-    counts = (weights != 0).sum(axis=1)
-    used = np.arange(weights.shape[1]) < counts[:, None]
+    used = np.arange(weights.shape[1]) < (weights != 0).sum(axis=1)[:, None]
     yield "masked_lm_weights is not ones followed by zeros", (weights != used).any(axis=1)
     rises = np.diff(positions, axis=1) > 0
     yield "masked_lm_positions does not ascend", (~rises & used[:, 1:]).any(axis=1)
@@ -299,15 +228,15 @@ def _check_predictions(
     separator = lengths - columns["segment_ids"].sum(axis=1)[:, None] - 1
     special = (positions <= 0) | (positions == separator) | (positions >= lengths - 1)
     yield "masked_lm_positions has [CLS], [SEP] or padding", (special & used).any(axis=1)
-    leftover = ((positions != 0) | (labels != 0)) & ~used
+    leftover = ((positions != 0) | (ids != 0)) & ~used
     yield "masked_lm_positions or masked_lm_ids is not 0 in padding", leftover.any(axis=1)
-    yield "masked_lm_ids has a negative id", (labels < 0).any(axis=1)
-    yield "masked_lm_ids has an id outside the vocabulary", (labels >= vocab_size).any(axis=1)
+    outside = (ids < 0) | (ids >= vocab_size)
+    yield "masked_lm_ids has an id outside the vocabulary", outside.any(axis=1)
     if tokenizer:
-        not_text = _is_special(labels, tokenizer) & used
-        yield "masked_lm_ids has a special piece", not_text.any(axis=1)
+        special = np.isin(ids, _special_ids(tokenizer)) & used
+        yield "masked_lm_ids has a special piece", special.any(axis=1)
 
 
-def _is_special(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
-    """Returns which ids stand for no text, like [CLS]; [UNK] stands for some."""
-    return np.isin(ids, np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id]))
+def _special_ids(tokenizer: Tokenizer) -> np.ndarray:
+    """Returns the ids that stand for no text, like [CLS]; [UNK] stands for some."""
+    return np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])

@@ -9,10 +9,11 @@ lays them out (google-research/albert create_pretraining_data.write_instance_to_
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -49,31 +50,34 @@ class FeatureSpec:
     shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for another dtype or an impossible shape."""
+        """Raises AlbertError for another dtype or an impossible shape; a list becomes a tuple."""
         if self.dtype not in ("int64", "float32", *PACKED):
             raise AlbertError(
                 f"A record feature is int64 or float32, not {short_repr(self.dtype)}."
             )
-        valid = all(type(size) is int and size > 0 for size in self.shape)
+        valid = isinstance(self.shape, (list, tuple))
+        valid = valid and all(type(size) is int and size > 0 for size in self.shape)
         valid = valid and (self.dtype not in PACKED or len(self.shape) == 1)
         if not valid or math.prod(self.shape) > _MAX_NUMBERS:
             raise AlbertError(f"A record feature cannot have the shape {short_repr(self.shape)}.")
+        object.__setattr__(self, "shape", tuple(self.shape))
 
 
 Features = Mapping[str, FeatureSpec]
 
 
-@dataclasses.dataclass(frozen=True)
-class Pass:
-    """Consecutive records of a shard that come from one pass over the shard's text.
+class Block(NamedTuple):
+    """Consecutive records of one pass over a shard's text, the unit in which training reads them.
 
     Attributes:
-      examples: number of records, at least 1.
-      block_bytes: size of each block of BLOCK_EXAMPLES records; the last block may have fewer.
+      text_pass: number of the pass, from 0.
+      examples: number of records: BLOCK_EXAMPLES, or fewer at the end of the pass.
+      bytes: their size in the file.
     """
 
+    text_pass: int
     examples: int
-    block_bytes: Sequence[int]
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,17 +86,23 @@ class ShardInfo:
 
     Attributes:
       name: base name.
-      examples: number of records.
-      bytes: size of the file.
       sha256: hex SHA-256 of the file.
-      passes: the passes over its text, in file order, as an index of the file.
+      blocks: all records, in file order, as an index of the file.
     """
 
     name: str
-    examples: int
-    bytes: int
     sha256: str
-    passes: Sequence[Pass]
+    blocks: Sequence[Block]
+
+    @property
+    def examples(self) -> int:
+        """Number of records."""
+        return sum(block.examples for block in self.blocks)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return sum(block.bytes for block in self.blocks)
 
     @classmethod
     def from_values(cls, values: object, where: str) -> ShardInfo:
@@ -103,32 +113,20 @@ class ShardInfo:
           where: names the file in errors.
 
         Raises:
-          AlbertError: a field is missing, unknown or of another type, or the passes do not add up
-            to the shard.
+          AlbertError: a field is missing, unknown or of another type, or a block is impossible.
         """
         shard = from_json(cls, values, where)
-        if not isinstance(shard.passes, (list, tuple)):
-            raise AlbertError(f"{where}: passes is not a list, but {short_repr(shard.passes)}.")
-        passes = [from_json(Pass, one_pass, where) for one_pass in shard.passes]
-        for i, one_pass in enumerate(passes):
-            sizes = one_pass.block_bytes
-            if not isinstance(sizes, (list, tuple)) or not all(
-                type(size) is int and size >= FRAME_BYTES for size in sizes
-            ):
-                raise AlbertError(f"{where}: {shard.name} has no list of block sizes in bytes.")
-            if one_pass.examples < 1 or len(sizes) != -(-one_pass.examples // BLOCK_EXAMPLES):
+        text_pass, blocks = 0, []
+        for block in shard.blocks if isinstance(shard.blocks, (list, tuple)) else [None]:
+            valid = isinstance(block, (list, tuple)) and [type(n) for n in block] == [int] * 3
+            valid = valid and block[0] in (text_pass, text_pass + bool(blocks))
+            if not valid or not (0 < block[1] <= BLOCK_EXAMPLES and block[2] >= FRAME_BYTES):
                 raise AlbertError(
-                    f"{where}: {shard.name} has a pass of {one_pass.examples} examples in "
-                    f"{len(sizes)} blocks."
+                    f"{where}: {shard.name} has no valid list of blocks, but {short_repr(block)}."
                 )
-            passes[i] = dataclasses.replace(one_pass, block_bytes=tuple(sizes))
-        examples, size = sum(p.examples for p in passes), sum(sum(p.block_bytes) for p in passes)
-        if (examples, size) != (shard.examples, shard.bytes):
-            raise AlbertError(
-                f"{where}: the passes of {shard.name} have {examples} examples and {size} bytes, "
-                f"the shard has {shard.examples} and {shard.bytes}."
-            )
-        return dataclasses.replace(shard, passes=tuple(passes))
+            text_pass = block[0]
+            blocks.append(Block(*block))
+        return dataclasses.replace(shard, blocks=tuple(blocks))
 
 
 def pretraining_features(
@@ -222,7 +220,7 @@ def _with_int32(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
     """Infers the layout from one serialized record, for records without a manifest.
 
-    A feature with one number becomes a scalar.
+    A feature with one number becomes a scalar, but a list where pretraining records have lists.
 
     Raises:
       AlbertError: the record is not a ``tf.train.Example``, or a feature is empty or a string.
@@ -234,7 +232,7 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         example = tf.train.Example.FromString(serialized)
     except DecodeError as error:
         raise AlbertError("A record is not a tf.train.Example.") from error
-    features = {}
+    features, counts = {}, {}
     for name, feature in example.features.feature.items():
         kind = feature.WhichOneof("kind")
         count = len(getattr(feature, kind).value) if kind else 0
@@ -246,6 +244,10 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
             )
         dtype = "int64" if kind == "int64_list" else "float32"
         features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
+        counts[name] = count
+    if {"input_ids", "masked_lm_positions"} <= counts.keys():
+        layout = pretraining_features(counts["input_ids"], counts["masked_lm_positions"])
+        features.update((name, spec) for name, spec in layout.items() if name in features)
     return features
 
 
@@ -288,45 +290,33 @@ def encode_examples(
     return join_features(entries)
 
 
-def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
+def write_shard(path: str, *passes: Iterable[bytes]) -> ShardInfo:
     """Writes serialized examples to a TFRecord file; after an error there is no file.
+
+    Args:
+      path: the file.
+      passes: the examples of each pass over the shard's text.
 
     Raises:
       AlbertError: the file cannot be written.
     """
-    return write_passes(path, [examples])
-
-
-def write_passes(path: str, passes: Iterable[Iterable[bytes]]) -> ShardInfo:
-    """Writes a shard of several passes over its text, as `write_shard` does.
-
-    The description leaves out passes without examples.
-    """
     import tensorflow as tf
 
-    written = []
+    blocks: list[Block] = []
     try:
         with files.atomic_path(path) as temporary:
             with tf.io.TFRecordWriter(temporary) as writer:
                 for examples in passes:
-                    count, sizes = 0, []
-                    for example in examples:
-                        writer.write(example)
-                        if count % BLOCK_EXAMPLES == 0:
-                            sizes.append(0)
-                        sizes[-1] += len(example) + FRAME_BYTES
-                        count += 1
-                    if count:
-                        written.append(Pass(count, tuple(sizes)))
+                    text_pass = blocks[-1].text_pass + 1 if blocks else 0
+                    examples = iter(examples)
+                    while block := list(itertools.islice(examples, BLOCK_EXAMPLES)):
+                        blocks.append(_describe_block(text_pass, block))
+                        for example in block:
+                            writer.write(example)
             digest = files.sha256(temporary)
     except tf.errors.OpError as error:
         raise AlbertError(f"{path} cannot be written: {error.message}.") from error
-    return _shard_info(path, digest, written)
-
-
-def _shard_info(path: str, sha256: str, passes: Sequence[Pass]) -> ShardInfo:
-    examples, size = sum(p.examples for p in passes), sum(sum(p.block_bytes) for p in passes)
-    return ShardInfo(os.path.basename(path), examples, size, sha256, tuple(passes))
+    return ShardInfo(os.path.basename(path), digest, tuple(blocks))
 
 
 def describe_shard(path: str) -> ShardInfo:
@@ -335,14 +325,15 @@ def describe_shard(path: str) -> ShardInfo:
     Raises:
       AlbertError: see `read_examples`.
     """
-    count, sizes = 0, []
-    for example in read_examples(path):
-        if count % BLOCK_EXAMPLES == 0:
-            sizes.append(0)
-        sizes[-1] += len(example) + FRAME_BYTES
-        count += 1
-    passes = [Pass(count, tuple(sizes))] if count else []
-    return _shard_info(path, files.sha256(path), passes)
+    examples, blocks = read_examples(path), []
+    while block := list(itertools.islice(examples, BLOCK_EXAMPLES)):
+        blocks.append(_describe_block(0, block))
+    return ShardInfo(os.path.basename(path), files.sha256(path), tuple(blocks))
+
+
+def _describe_block(text_pass: int, examples: list[bytes]) -> Block:
+    size = sum(len(example) + FRAME_BYTES for example in examples)
+    return Block(text_pass, len(examples), size)
 
 
 def read_examples(path: str) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 """The training order: an endless stream of records that can be read from any position.
 
 The unit of reading is a block of consecutive records. An epoch is one pass over the text of all
-shards (records.Pass): it visits the blocks of that pass in random order, and shuffles the records
+shards: it visits the blocks of that pass in random order, and shuffles the records
 of a buffer of blocks. So each epoch sees all of the text once.
 
 The blocks are divided among readers. Each reader has its own epochs, and yields the same rows of
@@ -61,18 +61,12 @@ class Blocks:
     @classmethod
     def from_infos(cls, paths: Sequence[str], infos: Sequence[records.ShardInfo]) -> Blocks:
         """Returns the blocks of the shards that `infos` describe."""
-        rows = [np.zeros((0, 5), np.int64)]
+        rows = []
         for shard, info in enumerate(infos):
-            end = 0
-            for number, one_pass in enumerate(info.passes):
-                sizes = np.array(one_pass.block_bytes, np.int64)
-                examples = np.full_like(sizes, records.BLOCK_EXAMPLES)
-                examples[-1] = one_pass.examples - examples[:-1].sum()
-                offsets = end + np.cumsum(sizes) - sizes
-                end += sizes.sum()
-                place = np.full_like(sizes, shard), np.full_like(sizes, number)
-                rows.append(np.stack([*place, examples, offsets, sizes], axis=1))
-        return cls(list(paths), *np.concatenate(rows).T)
+            passes, examples, sizes = np.array(info.blocks, np.int64).reshape(-1, 3).T
+            offsets = np.cumsum(sizes) - sizes
+            rows.append(np.stack([np.full_like(sizes, shard), passes, examples, offsets, sizes]))
+        return cls(list(paths), *np.concatenate(rows, axis=1))
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import tensorflow as tf
 from albert_tf.data import framing
 from albert_tf.data.framing import BAD_PAYLOAD, CUT_OFF, FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
+from tests.support.numbered_records import with_checksum
 
 PAYLOADS = [bytes([i]) * (10 + 7 * i) for i in range(9)]
 OFFSETS = np.cumsum([0, *(len(x) + FRAME_BYTES for x in PAYLOADS)]).tolist()
@@ -44,27 +44,36 @@ INTACT = [(i, OFFSETS[i], payload, "") for i, payload in enumerate(PAYLOADS)]
 
 def test_intact_records_are_read_with_their_offsets(path):
     assert frames(path) == INTACT
+    assert Path(path).read_bytes().startswith(with_checksum(len(PAYLOADS[0])))
 
 
 @pytest.mark.parametrize("number", [0, 4, 8])
-@pytest.mark.parametrize("where", ["payload", "checksum"])
-def test_a_damaged_payload_loses_one_record(path, number, where):
-    change(path, OFFSETS[number] + 12 if where == "payload" else OFFSETS[number + 1] - 1, b"\xff")
+@pytest.mark.parametrize("byte", [8, 12, -1], ids=["checksum of length", "payload", "checksum"])
+def test_a_damaged_payload_or_checksum_loses_one_record(path, number, byte):
+    change(path, OFFSETS[number if byte > 0 else number + 1] + byte, b"\xff")
     lost = (number, OFFSETS[number], None, BAD_PAYLOAD)
     assert frames(path) == [*INTACT[:number], lost, *INTACT[number + 1 :]]
 
 
 @pytest.mark.parametrize("number", [0, 4, 8])
-@pytest.mark.parametrize("byte", [0, 7, 8, 11])
+@pytest.mark.parametrize("byte", [0, 1, 7])
 def test_a_damaged_length_loses_all_later_records(path, number, byte):
     change(path, OFFSETS[number] + byte, b"\x7f")
     assert frames(path) == [*INTACT[:number], (number, OFFSETS[number], None, CUT_OFF)]
 
 
+def test_adjacent_damaged_records_are_told_from_a_damaged_length(path):
+    change(path, OFFSETS[3] + 12, b"\xff")
+    change(path, OFFSETS[4] + 12, b"\xff")
+    lost = [(i, OFFSETS[i], None, BAD_PAYLOAD) for i in (3, 4)]
+    assert frames(path) == [*INTACT[:3], *lost, *INTACT[5:]]
+    change(path, OFFSETS[5], b"\x7f")
+    assert frames(path) == [*INTACT[:3], (3, OFFSETS[3], None, CUT_OFF)]
+
+
 @pytest.mark.parametrize("length", [400, 1 << 31, 1 << 60, (1 << 64) - 1])
 def test_a_huge_length_with_a_valid_checksum_allocates_no_memory(path, length):
-    header = struct.pack("<Q", length)
-    change(path, OFFSETS[6], header + struct.pack("<I", framing._masked_crc(header)))
+    change(path, OFFSETS[6], with_checksum(length))
     assert frames(path) == [*INTACT[:6], (6, OFFSETS[6], None, CUT_OFF)]
 
 

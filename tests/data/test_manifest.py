@@ -12,13 +12,13 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 
-PASSES = (records.Pass(3, (90,)), records.Pass(1, (30,)))
+BLOCKS = (records.Block(0, 3, 90), records.Block(1, 1, 30))
 MANIFEST = Manifest(
     kind="pretraining",
     features=records.pretraining_features(32, 5),
     shards=[
-        records.ShardInfo("a.tfrecord", 3, 100, "00", (records.Pass(3, (100,)),)),
-        records.ShardInfo("b.tfrecord", 4, 120, "11", PASSES),
+        records.ShardInfo("a.tfrecord", "00", BLOCKS[:1]),
+        records.ShardInfo("b.tfrecord", "11", BLOCKS),
     ],
     tokenizer={"kind": "sentencepiece", "lower_case": True},
     options={"random_seed": 1},
@@ -52,9 +52,8 @@ def test_the_fingerprint_depends_on_the_data_alone(change, is_same):
     assert (changed.fingerprint() == MANIFEST.fingerprint()) == is_same
 
 
-def a_shard(**changes):
-    shard = {"name": "b", "examples": 4, "bytes": 120, "sha256": "11", "passes": [], **changes}
-    return {"shards": [shard]}
+def with_blocks(*blocks):
+    return {"shards": [{"name": "b", "sha256": "11", "blocks": list(blocks)}]}
 
 
 @pytest.mark.parametrize(
@@ -65,20 +64,19 @@ def a_shard(**changes):
         ({"tokenizer": ...}, "the key 'tokenizer' is missing"),
         ({"shards": []}, "lists no shards"),
         ({"shards": [{"name": "a"}]}, "malformed"),
-        (a_shard(examples=-4), "have 0 examples and 0 bytes, the shard has -4 and 120"),
-        (a_shard(passes=3), "passes is not a list"),
-        (a_shard(passes=[{"examples": 4}]), "'block_bytes' is missing"),
-        (a_shard(passes=[{"examples": 4.0, "block_bytes": [120]}]), "must be of type int"),
-        (a_shard(passes=[{"examples": 4, "block_bytes": [120.0]}]), "no list of block sizes"),
-        (a_shard(passes=[{"examples": 4, "block_bytes": [1]}]), "no list of block sizes"),
-        (a_shard(passes=[{"examples": 4, "block_bytes": 120}]), "no list of block sizes"),
-        (a_shard(passes=[{"examples": 0, "block_bytes": []}]), "a pass of 0 examples"),
-        (a_shard(passes=[{"examples": 4, "block_bytes": [60, 60]}]), "4 examples in 2 blocks"),
-        (a_shard(passes=[{"examples": 3, "block_bytes": [120]}]), "have 3 examples and 120 bytes"),
+        ({"shards": [{"name": "a", "sha256": "11", "blocks": 3}]}, "no valid list of blocks"),
+        (with_blocks(3), "no valid list of blocks, but 3"),
+        (with_blocks([0, 4]), "no valid list of blocks"),
+        (with_blocks([0, 4.0, 120]), "no valid list of blocks"),
+        (with_blocks([0, 4, 1]), "no valid list of blocks"),
+        (with_blocks([0, 0, 120]), "no valid list of blocks"),
+        (with_blocks([0, 1025, 1 << 20]), "no valid list of blocks"),
+        (with_blocks([1, 4, 120]), "no valid list of blocks"),
+        (with_blocks([0, 4, 120], [2, 4, 120]), r"no valid list of blocks, but \[2, 4, 120\]"),
+        ({"features": {"a": 3}}, "is malformed: a feature"),
         ({"features": {"a": {"dtype": "int9", "shape": []}}}, "int64 or float32"),
-        ({"features": {"a": {"dtype": "int64"}}}, "is malformed: .*shape"),
+        ({"features": {"a": {"dtype": "int64", "shape": 3}}}, "cannot have the shape 3"),
         ({"options": []}, "options must be an object"),
-        ({"options": {"input_files": [{"path": "a"}]}}, "is malformed: .*bytes"),
     ],
 )
 def test_an_invalid_manifest_is_refused(tmp_path, change, message):

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
 from albert_tf.errors import AlbertError
-from data_prep.verify_records import find_records
 from tests.support.numbered_records import LABELS, write_labels
 
 
@@ -20,31 +18,24 @@ def write(folder, *names):
     """Writes shards, the first two of which are in the manifest; returns their paths."""
     folder.mkdir(parents=True)
     infos = [write_labels(folder / name, range(3)) for name in names]
-    Manifest("classification", LABELS, infos[:2], {}, {}, {}).save(str(folder))
+    Manifest("pretraining", LABELS, infos[:2], {}, {}, {}).save(str(folder))
     return [str(folder / name) for name in names]
 
 
-@pytest.fixture(params=["training", "tools"])
-def find(request):
-    if request.param == "training":
-        return find_shards
-    return lambda patterns: find_records(patterns, None).paths
-
-
-def test_a_folder_stands_for_the_shards_of_its_manifest(tmp_path, find):
+def test_a_folder_stands_for_the_shards_of_its_manifest(tmp_path):
     x, y, _ = write(tmp_path / "a", "x", "y", "stray")
-    assert find(str(tmp_path / "a")) == [x, y]
-    assert find(f"{tmp_path / 'a'}/") == [x, y]
+    assert find_shards(str(tmp_path / "a")) == [x, y]
+    assert find_shards(f"{tmp_path / 'a'}/") == [x, y]
 
 
-def test_a_glob_matches_folders_too(tmp_path, find):
+def test_a_glob_matches_folders_too(tmp_path):
     expected = write(tmp_path / "a", "x", "y") + write(tmp_path / "b", "x")
-    assert find(str(tmp_path / "*")) == expected
+    assert find_shards(str(tmp_path / "*")) == expected
 
 
-def test_a_shard_named_twice_is_read_once(tmp_path, find):
+def test_a_shard_named_twice_is_read_once(tmp_path):
     x, y = write(tmp_path / "a", "x", "y")
-    assert find(f"{y}, {tmp_path / 'a'},{tmp_path}/a/x,") == [y, x]
+    assert find_shards(f"{y}, {tmp_path / 'a'},{tmp_path}/a/x,") == [y, x]
 
 
 @pytest.mark.parametrize(
@@ -55,17 +46,17 @@ def test_a_shard_named_twice_is_read_once(tmp_path, find):
         (" ", "No record file was given"),
     ],
 )
-def test_missing_records_are_refused(tmp_path, find, pattern, message):
+def test_missing_records_are_refused(tmp_path, pattern, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(AlbertError, match=message):
-        find(f"{tmp_path}/{pattern}" if pattern.strip() else pattern)
+        find_shards(f"{tmp_path}/{pattern}" if pattern.strip() else pattern)
 
 
-def test_folders_are_found_where_globs_do_not_match_them(find):
+def test_folders_are_found_where_globs_do_not_match_them():
     folder = "ram://record_files/a"
     info = write_labels(f"{folder}/x", range(3))
-    Manifest("classification", LABELS, [info], {}, {}, {}).save(folder)
-    assert find(folder) == [f"{folder}/x"]
+    Manifest("pretraining", LABELS, [info], {}, {}, {}).save(folder)
+    assert find_shards(folder) == [f"{folder}/x"]
 
 
 def test_the_layout_is_that_of_the_manifest_or_of_the_first_record(tmp_path):
@@ -103,7 +94,7 @@ def save(tmp_path):
         for folder, changes in changes_by_folder.items():
             names = f"{folder}.tfrecord", f"{folder}-2.tfrecord"
             shards = [
-                records.ShardInfo(name, 3 + i, 100, "00", [records.Pass(3 + i, [100])])
+                records.ShardInfo(name, "00", [records.Block(0, 3 + i, 100)])
                 for i, name in enumerate(names)
             ]
             values = {
@@ -140,13 +131,13 @@ def test_shards_may_have_no_manifest_but_not_only_some_of_them(save, tmp_path):
 @pytest.mark.parametrize(
     ("field", "other"),
     [
-        ("kind", "classification"),
+        ("kind", "compact_pretraining"),
         ("features", {"label_ids": records.FeatureSpec("float32")}),
         ("tokenizer", {"kind": "wordpiece"}),
     ],
 )
 def test_records_of_another_kind_layout_or_tokenizer_cannot_be_mixed(save, field, other):
-    with pytest.raises(AlbertError, match=f"differ in their {field} and cannot be mixed"):
+    with pytest.raises(AlbertError, match=f"differ in their {field} .* cannot be mixed"):
         find_manifest(save(one={}, two={field: other}))
 
 
@@ -173,8 +164,8 @@ def test_records_whose_labels_mean_something_else_cannot_be_mixed(save, tmp_path
     with pytest.raises(AlbertError) as error:
         find_manifest(paths)
     assert str(error.value) == (
-        f"The records in {tmp_path}/two were built with {option}={json.dumps(other)}, those in "
-        f"{tmp_path}/one with {json.dumps(OPTIONS[option])}; they cannot be mixed."
+        f"The records in {tmp_path}/two and {tmp_path}/one differ in their {option} "
+        f"({other!r} and {OPTIONS[option]!r}) and cannot be mixed."
     )
 
 

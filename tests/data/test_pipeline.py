@@ -101,21 +101,20 @@ def test_a_cut_off_shard_without_manifest_is_named(tmp_path, shards):
 
 
 def test_without_a_manifest_the_fingerprint_follows_the_records(tmp_path):
-    def fingerprint(numbers, name="x"):
-        write_labels(tmp_path / name, numbers)
-        return source([str(tmp_path / name)]).fingerprint
+    def fingerprint(*numbers):
+        write_labels(tmp_path / "x", numbers)
+        return source([str(tmp_path / "x")]).fingerprint
 
-    original = fingerprint([1, 2, 3])
-    assert fingerprint([1, 2, 3]) == original
-    # Other names, counts, first and last records, and sizes.
-    others = [("y", [1, 2, 3]), ("x", [1, 3]), ("x", [0, 2, 3]), ("x", [1, 2, 4])]
-    others.append(("x", [1, 1 << 21, 3]))
-    assert len({fingerprint(numbers, name) for name, numbers in others} | {original}) == 6
+    original = fingerprint(1, 2, 3)
+    assert fingerprint(1, 2, 3) == original
+    # Other counts, first and last records, and sizes.
+    others = {fingerprint(*numbers) for numbers in ((1, 3), (0, 2, 3), (1, 2, 4), (1, 1 << 21, 3))}
+    assert len(others | {original}) == 5
 
 
 def test_a_shard_that_shrank_is_refused_by_its_manifest(tmp_path):
     info = write_labels(tmp_path / "x", range(5))
-    Manifest("classification", LABELS, [info], {}, {}, {}).save(str(tmp_path))
+    Manifest("pretraining", LABELS, [info], {}, {}, {}).save(str(tmp_path))
     data = (tmp_path / "x").read_bytes()
     (tmp_path / "x").write_bytes(data[: len(data) // 2])
     with pytest.raises(AlbertError, match=r"x has \d+ bytes, but its manifest says \d+"):
@@ -130,24 +129,18 @@ def test_empty_record_files_are_refused(tmp_path):
 
 def test_the_description_has_the_options_and_statistics_of_every_folder(tmp_path):
     paths = []
-    for number, folder in enumerate(["x", "y", "z"], 1):
+    for number, folder in enumerate(["x", "y"], 1):
         (tmp_path / folder).mkdir()
         paths.append(str(tmp_path / folder / "shard"))
-        options = {"short_seq_prob": number / 10, "input_files": [{"path": "/t/a", "bytes": 1}]}
         infos = [write_labels(paths[-1], range(number))]
-        manifest = Manifest("classification", LABELS, infos, {}, options, {"instances": number})
+        options, counts = {"short_seq_prob": number / 10}, {"instances": number}
+        manifest = Manifest("pretraining", LABELS, infos, {}, options, counts)
         manifest.save(str(tmp_path / folder))
 
     def built(number):
-        options = {"short_seq_prob": number / 10, "input_files": [{"name": "a", "bytes": 1}]}
-        return {"options": options, "statistics": {"instances": number}}
+        return {"options": {"short_seq_prob": number / 10}, "statistics": {"instances": number}}
 
-    mixed = RecordSource(paths, LABELS).description
-    common = {key: mixed[key] for key in ("kind", "examples")}
-    assert mixed == {
-        **common,
-        **built(1),
-        "mixed_with": {"folder 2": built(2), "folder 3": built(3)},
-    }
-    assert mixed["examples"] == 6
-    assert RecordSource(paths[:1], LABELS).description == {**common, "examples": 1, **built(1)}
+    one, both = (RecordSource(chosen, LABELS).description for chosen in (paths[:1], paths))
+    assert one == {"kind": "pretraining", "examples": 1, **built(1)}
+    statistics = {"folder 1": built(1), "folder 2": built(2)}
+    assert both == {**one, "examples": 3, "statistics": statistics}

@@ -122,28 +122,27 @@ def test_a_shard_is_described_as_it_lies_on_disk(tmp_path, examples):
     path = tmp_path / "a.tfrecord"
     info = records.write_shard(str(path), iter(examples))
     data = path.read_bytes()
-    assert info == records.ShardInfo(
-        "a.tfrecord",
-        5,
-        len(data),
-        hashlib.sha256(data).hexdigest(),
-        (records.Pass(5, (len(data),)),),
-    )
+    digest, blocks = hashlib.sha256(data).hexdigest(), (records.Block(0, 5, len(data)),)
+    assert info == records.ShardInfo("a.tfrecord", digest, blocks)
+    assert (info.examples, info.bytes) == (5, len(data))
     assert list(records.read_examples(str(path))) == examples
 
 
 def test_blocks_are_consecutive_records_of_a_pass(tmp_path, examples):
     path = str(tmp_path / "a.tfrecord")
     with small_blocks(2, 1):
-        info = records.write_passes(path, iter([iter(examples[:3]), [], examples[3:]]))
+        info = records.write_shard(path, iter(examples[:3]), [], examples[3:])
         whole = records.describe_shard(path)
     offsets = [*(frame.offset for frame in read_frames(path)), info.bytes]
-    assert [one_pass.examples for one_pass in info.passes] == [3, 2]
-    sizes = [one_pass.block_bytes for one_pass in info.passes]
-    assert np.cumsum(np.concatenate(sizes)).tolist() == [offsets[i] for i in (2, 3, 5)]
-    (only,) = whole.passes
-    assert np.cumsum(only.block_bytes).tolist() == [offsets[i] for i in (2, 4, 5)]
-    assert dataclasses.replace(whole, passes=info.passes) == info
+
+    def blocks(shard):
+        """Returns the pass and the number of examples of each block, and where it ends."""
+        passes, numbers, sizes = zip(*shard.blocks)
+        return passes, numbers, [offsets.index(end) for end in np.cumsum(sizes)]
+
+    assert blocks(info) == ((0, 0, 1), (2, 1, 2), [2, 3, 5])
+    assert blocks(whole) == ((0, 0, 0), (2, 2, 1), [2, 4, 5])
+    assert dataclasses.replace(whole, blocks=info.blocks) == info
 
 
 def test_a_failing_writer_leaves_no_file(tmp_path):

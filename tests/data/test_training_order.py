@@ -34,7 +34,7 @@ def write(folder, shards: Sequence[Sequence[Sequence[int]]], one_pass=False) -> 
         path = str(folder / f"shard-{i:03d}")
         if one_pass:
             encoded = [itertools.chain(*encoded)]
-        infos.append(records.write_passes(path, encoded))
+        infos.append(records.write_shard(path, *encoded))
     Manifest(PRETRAINING, FEATURES, infos, {}, {}, {}).save(str(folder))
     return open_source(folder)
 
@@ -145,9 +145,8 @@ def test_a_stream_starts_at_any_step(tmp_path, start):
 
 
 def test_a_start_far_into_training_is_found_at_once():
-    blocks = Blocks.from_infos(
-        ["a"], [records.ShardInfo("a", 3000, 3000, "", [records.Pass(3000, [9, 9, 9])])]
-    )
+    info = records.ShardInfo("a", "", [(0, 1024, 9), (0, 1024, 9), (0, 952, 9)])
+    blocks = Blocks.from_infos(["a"], [info])
     (reader,) = TrainingOrder(blocks, 1, seed=1)._readers
     for position in (0, 2999, 3000, 10**15 + 17):
         number, place = reader.locate(position)
@@ -175,7 +174,15 @@ def test_readers_divide_the_batch_and_have_about_equally_many_records():
     def sizes(passes, batch_size):
         """Returns the readers' numbers of records, for shards with passes of these sizes."""
         infos = [
-            records.ShardInfo("", sum(p), 0, "", [records.Pass(n, [9] * -(-n // 1024)) for n in p])
+            records.ShardInfo(
+                "",
+                "",
+                [
+                    (number, min(1024, n - begin), 9)
+                    for number, n in enumerate(p)
+                    for begin in range(0, n, 1024)
+                ],
+            )
             for p in passes
         ]
         blocks = Blocks.from_infos([""] * len(infos), infos)

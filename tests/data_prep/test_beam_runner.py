@@ -74,7 +74,7 @@ def test_shards_and_manifest_equal_those_of_the_local_runner(
     expected = digests(tmp_path / "local")
     assert len(expected) == 4 + len(["manifest.json", "tokenizer.json", "vocab.txt"])
     assert digests(tmp_path / "beam") == expected
-    assert verify(find_records(str(tmp_path / "beam"), None)) == 0
+    assert verify(find_records(str(tmp_path / "beam"))) == 0
 
 
 def test_the_script_builds_the_same_with_both_runners(tmp_path, texts, vocabulary, run_script):

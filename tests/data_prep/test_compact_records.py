@@ -12,9 +12,8 @@ from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
-from data_prep.inspect_records import inspect
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.verify_records import find_records, verify
+from data_prep.verify_records import as_text, find_records, verify
 from tests.support.builders import write_tokenizer
 from tests.support.corpora import (
     VOCAB_SIZE,
@@ -85,7 +84,7 @@ def test_the_manifest_describes_compact_records(compact):
 
 def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path, build_here):
     build_here(tmp_path, record_format="compact", sentence_objective="none", dupe_factor=2)
-    assert verify(find_records(str(tmp_path), None)) == 0
+    assert verify(find_records(str(tmp_path))) == 0
     columns = read_columns(tmp_path)
     assert not columns["segment_lengths"][:, 1].any()
     assert columns["segment_lengths"][:, 0].max() == LENGTH - 2
@@ -137,18 +136,16 @@ def write_compact(folder, words, length, columns):
     return examples
 
 
-def test_inspection_shows_compact_records_as_text(tmp_path):
+def test_compact_records_are_shown_as_text(tmp_path):
     columns = {
         "text_ids": [np.array([8, 7, 5, 6, 7]), np.array([8, 7])],
         "word_starts": [np.array([0b11101000]), np.array([0b11000000])],
         "segment_lengths": np.array([[2, 3], [2, 0]]),
     }
     write_compact(tmp_path, ["sing", "##ing", "bird", "the"], 12, columns)
-    assert list(inspect(find_records(str(tmp_path), None), 2)) == [
-        "record 0: 8 of 12 tokens, not masked or swapped yet\n"
-        "A  [CLS] the bird [SEP]\n"
-        "B  singing bird [SEP]",
-        "record 1: 4 of 12 tokens, not masked or swapped yet\nA  [CLS] the bird [SEP]",
+    assert list(as_text(find_records(str(tmp_path)))) == [
+        "8 tokens, not masked yet\nA  [CLS] the bird [SEP]\nB  sing ##ing bird [SEP]",
+        "4 tokens, not masked yet\nA  [CLS] the bird [SEP]",
     ]
 
 
@@ -159,9 +156,9 @@ FAULTS = [
     ("text_ids", [5, 6, 7], "text_ids has a special piece"),
     ("word_starts", [0b10111000], "word_starts goes on after the text"),
     ("word_starts", [0b10010000], "word_starts is not that of the vocabulary"),
-    ("segment_lengths", [-1, 5], "a segment has a negative length"),
-    ("segment_lengths", [0, 4], "the first segment is empty"),
-    ("segment_lengths", [3, 3], "the text is too long for the sequence"),
+    ("segment_lengths", [4, -1], "segment_lengths has an impossible length"),
+    ("segment_lengths", [0, 4], "segment_lengths has an impossible length"),
+    ("segment_lengths", [3, 3], "segment_lengths has an impossible length"),
 ]
 
 
@@ -175,7 +172,7 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
     if feature:
         columns[feature][6] = np.array(value)
     examples = write_compact(tmp_path, ["a", "##b", "c", "d"], 8, columns)
-    faulty = verify(find_records(str(tmp_path), None))
+    faulty = verify(find_records(str(tmp_path)))
     assert faulty == (feature is not None)
     if feature:
         offset = sum(map(len, itertools.islice(examples, 6))) + 6 * FRAME_BYTES

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 def test_records_pass_verification_and_the_manifest_describes_them(tmp_path, text, vocabulary):
     folder = tmp_path / "out"
     manifest = build(text, vocabulary, folder, num_shards=3)
-    assert verify(find_records(str(folder), None)) == 0
+    assert verify(find_records(str(folder))) == 0
     assert Manifest.load(str(folder)) == manifest
     columns, statistics = read_columns(folder), manifest.statistics
     assert len(columns["input_ids"]) == manifest.num_examples == statistics["instances"]
@@ -72,7 +72,7 @@ def test_sequences_are_text_of_the_corpus_with_word_boundaries(tmp_path, text, v
 def test_other_objectives_give_valid_records(tmp_path, text, vocabulary, objective):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=2, sentence_objective=objective)
     build(text, vocabulary, tmp_path, options)
-    assert verify(find_records(str(tmp_path), None)) == 0
+    assert verify(find_records(str(tmp_path))) == 0
     columns = read_columns(tmp_path)
     separators = (columns["input_ids"] == 3).sum(axis=1)
     assert (separators == (1 if objective == "none" else 2)).all()
@@ -140,7 +140,7 @@ def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_tex
         assert statistics["masked_share"] == pytest.approx(0.15, abs=0.003)
         assert statistics["masked_as"]["mask"] == pytest.approx(0.8, abs=0.005)
         assert statistics["masked_as"]["random"] == pytest.approx(0.1, abs=0.005)
-        assert verify(find_records(str(tmp_path / str(length)), None)) == 0
+        assert verify(find_records(str(tmp_path / str(length)))) == 0
 
 
 PEAK = """

@@ -68,7 +68,7 @@ def test_other_files_are_not_overwritten(tmp_path, text, vocabulary, name):
         build(text, vocabulary, tmp_path, num_shards=2)
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "{}"
     build(text, vocabulary, tmp_path, num_shards=2, overwrite=True)
-    assert verify(find_records(str(tmp_path), None)) == 0
+    assert verify(find_records(str(tmp_path))) == 0
 
 
 def test_input_files_are_never_overwritten(tmp_path, vocabulary):
@@ -226,16 +226,16 @@ def test_missing_shards_of_a_finished_build_are_built_again(tmp_path, text, voca
 
 
 def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabulary, monkeypatch):
-    write_passes = records.write_passes
+    write_shard = records.write_shard
 
-    def fail(path, passes):
+    def fail(path, *passes):
         if "pretraining-00004" in path:
             raise AlbertError(f"{path} cannot be written: no.")
-        return write_passes(path, passes)
+        return write_shard(path, *passes)
 
     for runner in RUNNERS.values():
         with monkeypatch.context() as patch:
-            patch.setattr(records, "write_passes", fail)
+            patch.setattr(records, "write_shard", fail)
             with pytest.raises(AlbertError, match=r"-00004-.* cannot be written: [^\[]*$"):
                 build(text, vocabulary, tmp_path / "out", runner=runner)
     assert os.listdir(tmp_path / "out") == ["_build"]

@@ -12,7 +12,8 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
-from data_prep.verify_records import find_record_folders, find_records, verify
+from albert_tf.errors import AlbertError
+from data_prep.verify_records import COLUMNS, as_text, find_records, format_record, verify
 from tests.support.builders import vocabulary, write_tokenizer, write_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
@@ -59,7 +60,7 @@ def check(tmp_path, capsys):
 
     def verified():
         if (tmp_path / "manifest.json").exists():
-            found = find_records(str(tmp_path), None)
+            found = find_records(str(tmp_path))
         else:
             found = find_records(f"{tmp_path}/a.tfrecord", f"{tmp_path}/vocab.txt")
         return verify(found), capsys.readouterr().err
@@ -73,23 +74,24 @@ def test_good_records_pass(tmp_path, check):
     assert faulty == 0 and "error" not in printed
 
 
+PLACES = r"masked_lm_positions has \[CLS\], \[SEP\] or padding"
 FAULTS = [
-    ("input_mask", 3, 0, "input_mask is not ones followed by zeros"),
-    ("input_ids", 5, -1, "input_ids has a negative id"),
+    ("input_mask", 3, 0, "input_mask is not three or more ones followed by zeros"),
+    ("input_ids", 5, -1, "input_ids has an id outside the vocabulary"),
     ("input_ids", 5, 9, "input_ids has an id outside the vocabulary"),
     ("input_ids", 9, 5, "input_ids is not 0 in padding"),
     ("input_ids", 0, 5, r"does not begin with \[CLS\]"),
     ("input_ids", 7, 5, r"does not end with \[SEP\]"),
-    ("segment_ids", 3, 2, "segment_ids is neither 0 nor 1"),
-    ("segment_ids", 1, 1, "segment_ids falls from 1 to 0"),
-    ("segment_ids", 11, 1, "segment_ids is not 0 in padding"),
+    ("segment_ids", 3, 2, "segment_ids is not zeros, ones"),
+    ("segment_ids", 1, 1, "segment_ids is not zeros, ones"),
+    ("segment_ids", 11, 1, "segment_ids is not zeros, ones"),
     ("masked_lm_positions", 1, 2, "masked_lm_positions does not ascend"),
-    ("masked_lm_positions", 0, 0, r"masked_lm_positions has \[CLS\], \[SEP\] or padding"),
-    ("masked_lm_positions", 1, 4, r"masked_lm_positions has \[CLS\], \[SEP\] or padding"),
-    ("masked_lm_positions", 1, 7, r"masked_lm_positions has \[CLS\], \[SEP\] or padding"),
+    ("masked_lm_positions", 0, 0, PLACES),
+    ("masked_lm_positions", 1, 4, PLACES),
+    ("masked_lm_positions", 1, 7, PLACES),
     ("masked_lm_positions", 2, 5, "is not 0 in padding"),
     ("masked_lm_ids", 0, 9, "masked_lm_ids has an id outside the vocabulary"),
-    ("masked_lm_ids", 0, -5, "masked_lm_ids has a negative id"),
+    ("masked_lm_ids", 0, -5, "masked_lm_ids has an id outside the vocabulary"),
     ("masked_lm_ids", 0, 3, "masked_lm_ids has a special piece"),
     ("masked_lm_weights", 0, 0, "masked_lm_weights is not ones followed by zeros"),
     ("masked_lm_weights", 0, 0.5, "masked_lm_weights is not ones followed by zeros"),
@@ -112,12 +114,14 @@ def test_a_fault_is_located_by_shard_record_and_byte(
     assert f"a.tfrecord: record 13 (byte {offset}): " in error
 
 
-def test_records_of_another_program_are_not_checked(tmp_path, check):
+def test_damage_to_records_of_another_program_is_found(tmp_path, check):
     features = {"label": records.FeatureSpec("int64", (1,))}
     columns = {"label": np.array([[1], [2]])}
     write(tmp_path, records.encode_examples(columns, features), manifest=False)
-    faulty, err = check()
-    assert faulty == 1 and "holds records of another program" in err
+    assert check()[0] == 0
+    flip_a_bit(tmp_path / "a.tfrecord", -1)
+    faulty, error = check()
+    assert faulty == 1 and "a.tfrecord: record 1 (byte" in error
 
 
 def test_a_record_of_another_layout_is_located(tmp_path, check):
@@ -139,8 +143,8 @@ def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
     changed = good_columns()
     changed["next_sentence_labels"][3] = 0
     for columns, message in (
-        (good_columns(19), "has 19 records"),
-        (changed, "a.tfrecord does not have the checksum"),
+        (good_columns(19), "it has 19 records in"),
+        (changed, "it has another checksum"),
     ):
         records.write_shard(str(tmp_path / "a.tfrecord"), encoded(columns))
         faulty, error = check()
@@ -150,37 +154,34 @@ def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
 
 def test_blocks_must_start_with_a_record(tmp_path, check):
     examples = encoded(good_columns())
-    path = str(tmp_path / "a.tfrecord")
-    good = records.write_passes(path, [examples[:12], examples[12:]])
+    good = records.write_shard(str(tmp_path / "a.tfrecord"), examples[:12], examples[12:])
     size = good.bytes // 20
-    moved = (records.Pass(11, (12 * size,)), records.Pass(9, (8 * size,)))
-    for passes, message in (
-        (good.passes, ""),
-        (moved, f"has record 11 at byte {11 * size}; its manifest says"),
-    ):
-        info = dataclasses.replace(good, passes=passes)
+    moved = (records.Block(0, 11, 12 * size), records.Block(1, 9, 8 * size))
+    for blocks, message in ((good.blocks, ""), (moved, "it has blocks at other bytes")):
+        info = dataclasses.replace(good, blocks=blocks)
         Manifest("pretraining", FEATURES, [info], {}, {}, {}).save(str(tmp_path))
         faulty, error = check()
         assert faulty == bool(message)
         assert message in error
 
 
-def test_a_flipped_bit_is_located_and_other_shards_are_still_checked(tmp_path, capsys):
+def test_flipped_bits_are_located_and_other_shards_are_still_checked(tmp_path, capsys):
     examples = encoded(good_columns())
     infos = [records.write_shard(str(tmp_path / f"{name}.tfrecord"), examples) for name in "abc"]
     Manifest("pretraining", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
     offset = 11 * (len(examples[0]) + FRAME_BYTES)
-    flip_a_bit(tmp_path / "b.tfrecord", offset + 50)
-    faulty = verify(find_records(str(tmp_path), None))
+    for later in (50, 1050):
+        flip_a_bit(tmp_path / "b.tfrecord", offset + later)
+    faulty = verify(find_records(str(tmp_path)))
     output = capsys.readouterr()
     assert faulty == 1
-    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong" in output.err
+    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong (and 1 more" in output.err
     assert "2 of 3 shards are good" in output.out
 
 
 def test_records_of_the_tf1_release_pass(capsys):
     for path in sorted(GOLDEN.glob("*.tfrecord")):
-        assert verify(find_records(str(path), None)) == 0
+        assert verify(find_records(str(path))) == 0
     assert "has no manifest.json: numbers" in capsys.readouterr().out
 
 
@@ -188,10 +189,10 @@ def test_shards_with_one_name_are_compared_with_the_manifest_in_their_folder(tmp
     for name, number in (("one", 20), ("two", 7)):
         (tmp_path / name).mkdir()
         write(tmp_path / name, encoded(good_columns(number)))
-    assert verify(*find_record_folders(f"{tmp_path}/one,{tmp_path}/two", None)) == 0
+    assert verify(find_records(f"{tmp_path}/one,{tmp_path}/two")) == 0
     assert "2 of 2 shards are good, 27 records" in capsys.readouterr().out
     flip_a_bit(tmp_path / "two/a.tfrecord", 50)
-    assert verify(*find_record_folders(f"{tmp_path}/*", None)) == 1
+    assert verify(find_records(f"{tmp_path}/*")) == 1
     assert "two/a.tfrecord: record 0 (byte 0): its checksum" in capsys.readouterr().err
 
 
@@ -203,5 +204,38 @@ def test_each_folder_is_verified_with_its_own_tokenizer(tmp_path, capsys):
         folder.mkdir()
         write(folder, encoded(columns), manifest=False)
         write_tokenizer(folder, [*WORDS, *more]).save(str(folder))
-    assert verify(*find_record_folders(f"{tmp_path}/*/*.tfrecord", None)) == 1
+    assert verify(find_records(f"{tmp_path}/*/*.tfrecord")) == 1
     assert "one/a.tfrecord: record 4 (byte" in capsys.readouterr().err
+
+
+def test_predicted_pieces_are_shown_with_what_is_in_their_place(tmp_path, capsys):
+    row = {name: column[0] for name, column in good_columns(1).items()}
+    assert format_record(row, write_tokenizer(tmp_path, WORDS)) == (
+        "8 tokens, 2 predicted, label 1\nA  [CLS] a [b|[MASK]] c [SEP]\nB  d [a|[MASK]] [SEP]"
+    )
+    long = {
+        **row,
+        "input_ids": np.array([2] + [8] * 300 + [3]),
+        "input_mask": np.ones(302, int),
+        "segment_ids": np.zeros(302, int),
+    }
+    lines = format_record(long, write_tokenizer(tmp_path, WORDS)).split("\n")
+    assert len(lines) > 7 and max(map(len, lines)) <= COLUMNS
+    assert not any(line.startswith("B") for line in lines)
+
+
+def test_records_that_cannot_be_shown_are_refused(tmp_path):
+    write(tmp_path, encoded(good_columns(1)), manifest=False)
+    with pytest.raises(AlbertError, match="give `vocab_file`"):
+        next(as_text(find_records(f"{tmp_path}/a.tfrecord")))
+    features = {"input_ids": records.FeatureSpec("int64", (4,))}
+    examples = records.encode_examples({"input_ids": np.ones((1, 4), int)}, features)
+    write(tmp_path, examples, manifest=False)
+    with pytest.raises(AlbertError, match=r"a\.tfrecord does not hold pretraining records\.$"):
+        next(as_text(find_records(f"{tmp_path}/a.tfrecord")))
+
+
+def test_another_vocabulary_than_that_of_the_records_is_refused(tmp_path):
+    write(tmp_path, encoded(good_columns(1)))
+    with pytest.raises(AlbertError, match="not the vocabulary of these records"):
+        find_records(str(tmp_path), f"{tmp_path}/vocab.txt")

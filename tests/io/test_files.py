@@ -49,10 +49,10 @@ def test_a_manifest_cannot_name_shards_elsewhere(tmp_path, name):
     folder = tmp_path / "records"
     features = records.pretraining_features(4, 2)
     (tmp_path / "outside").write_bytes(b"")
-    Manifest("pretraining", features, [records.ShardInfo(name, 0, 0, "", [])], {}, {}, {}).save(
+    Manifest("pretraining", features, [records.ShardInfo(name, "", [])], {}, {}, {}).save(
         str(folder)
     )
-    for read in (Manifest.load, find_shards, lambda path: find_records(path, None)):
+    for read in (Manifest.load, find_shards, find_records):
         with not_beside:
             read(str(folder))
 

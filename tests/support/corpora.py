@@ -78,7 +78,7 @@ def digests(folder: str | Path) -> dict[str, str]:
 
 def read_columns(folder: str | Path) -> dict[str, np.ndarray]:
     """Returns all records of a folder, [records, *shape] by feature."""
-    found = find_records(str(folder), None)
+    (found,) = find_records(str(folder))
     examples = [e for path in found.paths for e in records.read_examples(path)]
     parsed = records.parse_columns(tf.constant(examples), found.features)
     return {name: value.numpy() for name, value in parsed.items()}

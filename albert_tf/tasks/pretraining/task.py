@@ -53,7 +53,7 @@ class PretrainingTask(Task):
         self.config = config
         self.neighbor_attention = neighbor_attention
         self.sop_weight = sop_weight
-        if source.manifest and source.manifest.options.get("sentence_objective") == "none":
+        if source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
         if source.masking and source.masking.is_part:
             self.sop_weight = 0.0

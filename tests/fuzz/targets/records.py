@@ -60,7 +60,6 @@ def _records(kind: str, with_manifest: bool) -> Callable[[Path], Path]:
             "favor_shorter_ngram": True,
             "do_whole_word_mask": True,
             "sentence_objective": "sop",
-            "input_files": [{"path": "/corpus/a.txt", "bytes": 7}],
         }
         if with_manifest:
             name = "pretraining" if kind == "masked" else "compact_pretraining"
