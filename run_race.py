@@ -4,12 +4,12 @@
 
   python run_race.py --data_dir=RACE --do_train --do_eval --do_predict \\
     --init_checkpoint=runs/base --output_dir=runs/race
-  python run_race.py --do_train --train_file=train.jsonl --num_choices=5 \\
-    --init_checkpoint=runs/base --output_dir=runs/mine
+  python run_race.py --do_train --train_file=train.jsonl --init_checkpoint=runs/base \\
+    --output_dir=runs/mine
   python run_race.py --do_predict --predict_file=new.jsonl --output_dir=runs/mine
 
-RACE is read as distributed, one file for each article, or from all.txt; run_race.py trains on
-train, evaluates on dev and predicts test. A line of a .jsonl file is an object with context,
+RACE is read as distributed, one file for each article; run_race.py trains on train, evaluates on
+dev and predicts test. A line of a .jsonl file is an object with context,
 question, options and label (from 0) or answer (a letter); context or question may be absent and,
 for prediction, the label. A blank "_" in a question is replaced with the option. Evaluation writes
 eval_results.json, with the accuracy on all questions and on those of middle and of high schools;
@@ -42,8 +42,6 @@ def define_flags() -> None:
     )
     FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
     define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")
-    flags.DEFINE_bool("high_only", False, "Use only the high school questions.")
-    flags.DEFINE_bool("middle_only", False, "Use only the middle school questions.")
     define_settings(data.MultipleChoiceSpec, without=("max_seq_length",))
 
 
@@ -52,28 +50,29 @@ def _main() -> None:
     of_race = [action for action in shared.requested() if not FLAGS[f"{action}_file"].value]
     if of_race and not FLAGS.data_dir:
         raise AlbertError(f"--do_{of_race[0]} needs --data_dir (for RACE) or --{of_race[0]}_file.")
-    if FLAGS.high_only and FLAGS.middle_only:
-        raise AlbertError("Give --high_only or --middle_only, not both; neither reads all.")
     if not of_race:
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
-        refuse_flags(("data_dir", "high_only", "middle_only"), reason)
+        refuse_flags(("data_dir",), reason)
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.tasks.runner import run
 
-    given = given_settings(data.MultipleChoiceSpec)
-    size = FLAGS.eval_batch_size
-    task, config = shared.open_task(MultipleChoiceTask, "race", given, given, eval_batch_size=size)
-    groups = {"high": FLAGS.middle_only, "middle": FLAGS.high_only}
-    groups = tuple(group for group in data.RACE_GROUPS if not groups[group])
-
     def read(action: str) -> Sequence[data.MultipleChoiceExample]:
         if path := FLAGS[f"{action}_file"].value:
-            return data.read_questions(path, task.spec.num_choices)
-        return data.read_race(FLAGS.data_dir, SPLITS[action], groups, task.spec.num_choices)
+            return data.read_questions(path)
+        return data.read_race(FLAGS.data_dir, SPLITS[action])
 
     # All data is read before anything is trained, so that its errors show at once.
-    run(task, shared.read_examples(read), config)
+    examples, given = shared.read_examples(read), given_settings(data.MultipleChoiceSpec)
+    number = {"num_choices": len(examples.train[0].options)} if examples.train else {}
+    task, config = shared.open_task(
+        MultipleChoiceTask,
+        "race",
+        {**given, **number},
+        given,
+        eval_batch_size=FLAGS.eval_batch_size,
+    )
+    run(task, examples, config)
 
 
 def main() -> None:

@@ -42,25 +42,17 @@ def _main() -> None:
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.runner import run
     from albert_tf.tasks.squad.answers import FILES
-    from albert_tf.tasks.squad.task import SquadTask, check_threshold
+    from albert_tf.tasks.squad.task import SquadTask
 
     given = given_settings(SquadSpec)
-    changes = {name: value for name, value in given.items() if name not in ("version", "head")}
+    changes = {name: value for name, value in given.items() if name != "version"}
     shared.check_outputs(FILES)
     # All data is read before anything is trained, so that its errors show at once.
     task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}", given, changes)
-    for name in ("version", "head"):
-        value = getattr(task.spec, name)
-        if FLAGS[name].value not in (None, value):
-            raise AlbertError(
-                f"The model in {FLAGS.output_dir} has {name} {value}, not {FLAGS[name].value}; "
-                f"leave --{name} out."
-            )
-    check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
     if FLAGS.null_score_diff_threshold is not None:
-        task.threshold = FLAGS.null_score_diff_threshold
-    if task.spec.head == "span":
-        refuse_flags(("start_n_top", "end_n_top"), "the span head has no beam.")
+        task.use_threshold(FLAGS.null_score_diff_threshold)
+    if task.spec.version == "1.1":
+        refuse_flags(("start_n_top", "end_n_top"), "models of SQuAD 1.1 have no beam.")
 
     def read(action: str) -> list[Question]:
         return read_squad(shared.file_of(action), version=task.spec.version)

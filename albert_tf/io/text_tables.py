@@ -74,7 +74,7 @@ def read_text_table(
     """
     kind = _kind(path)
     if kind == "jsonl":
-        rows = _json_rows(path)
+        rows = json_rows(path)
     else:
         lines = _read_csv(path) if kind == "csv" else read_tsv(path)
         rows = _table_rows(path, lines, columns, header, skipped)
@@ -169,7 +169,8 @@ def _lines(path: str) -> Iterator[str]:
     return read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
 
 
-def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line."""
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue

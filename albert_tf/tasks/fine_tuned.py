@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -84,6 +85,9 @@ class FineTunedModel:
 
         model = path_of(model, "pretrained model")
         settings = {"eval_batch_size": cls.eval_batch_size, **settings, "init_checkpoint": model}
+        own = {field.name for field in dataclasses.fields(cls.task_class.spec_class)}
+        own = own & {*settings} - {"max_seq_length"}
+        spec = {**{name: settings.pop(name) for name in own}, **spec}
         task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)
         run(task, Examples(train, {"eval": held_out}), config)
         return cls.load(config.output_dir)

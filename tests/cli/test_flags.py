@@ -141,7 +141,6 @@ REFUSED = [
      "--tpu_name needs --strategy=tpu"),
     ("run_squad", ["--version=1.1", "--train_file=a.json", "--early_stopping_evals=2"],
      "--early_stopping_evals would be ignored"),
-    ("run_race", ["--train_file=a.jsonl", "--high_only"], "--high_only would be ignored"),
     ("run_race", ["--train_file=a.jsonl", "--data_dir=RACE"], "--data_dir would be ignored"),
     ("run_pretraining", ["--input_file=records", "--eval_every_steps=5"],
      "--eval_every_steps would be ignored"),

@@ -38,7 +38,7 @@ def race(folder):
     text = "\n".join(json.dumps({**line, "label": i % 3}) for i, line in enumerate(lines))
     (folder / "questions.jsonl").write_text(text)
     files = [f"--{name}_file={folder}/questions.jsonl" for name in ("train", "eval", "predict")]
-    flags = ["--num_choices=3", "--max_qa_length=6", "--num_seeds=2"]
+    flags = ["--max_qa_length=6", "--num_seeds=2"]
     return ["run_race.py", *TUNING, *files, *flags], ["predictions.tsv", "seeds.json"]
 
 

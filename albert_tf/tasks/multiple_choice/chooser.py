@@ -47,16 +47,7 @@ class MultipleChoice(FineTunedModel):
     eval_batch_size = EVAL_BATCH_SIZE
 
     @classmethod
-    def train(
-        cls,
-        model: str,
-        train: Any,
-        eval: Any = None,
-        *,
-        num_choices: int | None = None,
-        max_qa_length: int | None = None,
-        **settings: Any,
-    ) -> MultipleChoice:
+    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> MultipleChoice:
         """Fine-tunes a pretrained model, with the recipe and the results of run_race.py.
 
         If the output directory holds a run with the same settings and data, it is resumed, or
@@ -64,28 +55,20 @@ class MultipleChoice(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a .jsonl file, a list of dicts, a dict of columns, a
-            pandas DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts. The columns are
-            `options`, `label` or `answer`, `context`, `question` and `id`; see `read_questions`.
+          train: the questions: the path of a .jsonl file, or data for `data_rows` with the columns
+            of `read_questions`: options, label or answer, context, question and id.
           eval: questions to evaluate on, in any of these forms; None: no evaluation.
-          num_choices: options of every question; None: those of the first one.
-          max_qa_length: the longest question and option together, in tokens; None: 128, or half of
-            `max_seq_length` if that is less.
-          **settings: `output_dir`, which is required, and other fields of
-            FineTuneConfig. They override the recipe.
-
-        Returns:
-          The trained model.
+          **settings: `output_dir`, which is required, and other fields of FineTuneConfig
+            and MultipleChoiceSpec. They override the recipe.
 
         Raises:
           AlbertError: the data, the model or a setting is wrong, or the output directory holds
             another run.
         """
-        examples = _read(train, num_choices, "train")
-        choices = len(examples[0].options)
-        held_out = () if eval is None else _read(eval, choices, "eval")
+        examples = _read(train, "train")
+        held_out = () if eval is None else _read(eval, "eval")
 
-        spec = {"num_choices": choices, "max_qa_length": max_qa_length}
+        spec = {"num_choices": len(examples[0].options)}
         return cls._train(model, "race", examples, held_out, spec, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
@@ -97,7 +80,7 @@ class MultipleChoice(FineTunedModel):
         Raises:
           AlbertError: a question has no label, or the model is in no folder.
         """
-        return self._evaluate(_read(data, self.task.spec.num_choices, "eval"))
+        return self._evaluate(_read(data, "eval"))
 
     def choose(self, options: Sequence[str], question: str = "", context: str = "") -> Choice:
         """Returns the most probable option.
@@ -122,11 +105,6 @@ class MultipleChoice(FineTunedModel):
         return Choice(options[best], best, tuple(probabilities.tolist()))
 
 
-def _read(data: Any, num_choices: int | None, name: str) -> list[MultipleChoiceExample]:
-    return read_examples(
-        data,
-        name,
-        lambda path: read_questions(path, num_choices),
-        lambda rows: row_questions(rows, num_choices),
-        class_names=False,  # A label is the number of an option.
-    )
+def _read(data: Any, name: str) -> list[MultipleChoiceExample]:
+    # A label is the number of an option, not the name of a class.
+    return read_examples(data, name, read_questions, row_questions, class_names=False)

@@ -5,25 +5,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.io.json_values import JSON_ERRORS, joined, json_fault, short_json, short_repr
+from albert_tf.io.data_rows import Rows
+from albert_tf.io.json_values import joined, short_json, short_repr
 from albert_tf.io.progress import Progress
-from albert_tf.io.text_files import read_lines
+from albert_tf.io.text_tables import json_rows
 from albert_tf.settings import Settings, setting
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
 #: Questions evaluated together; each has a sequence for every choice.
 EVAL_BATCH_SIZE = 16
-_ALL_ARTICLES = "all.txt"
-#: The distribution's files have no line ends, so concatenated they are a single line.
-_MAX_LINE_BYTES = 1 << 28
+#: Articles that users of the TF1 release joined, beside their own files.
+_JOINED = "all.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +56,8 @@ class MultipleChoiceSpec(Settings):
       AlbertError: a value is out of range.
     """
 
-    # Each option is named by a letter.
-    num_choices: int = setting(4, "Options per question.", minimum=2, maximum=26)
+    # Those of the training questions. Each option is named by a letter.
+    num_choices: int = setting(4, "Options per question.", minimum=2, maximum=26, flag=None)
     max_seq_length: int = setting(
         512, "Maximum length of a sequence in tokens; the text is cut to fit.", minimum=1
     )
@@ -87,106 +86,86 @@ def letter(index: int) -> str:
     return chr(ord("A") + index)
 
 
-def read_race(
-    data_dir: str,
-    split: str,
-    groups: tuple[str, ...] = RACE_GROUPS,
-    num_choices: int = 4,
-) -> list[MultipleChoiceExample]:
-    """Reads one split of RACE.
+def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
+    """Reads one split of RACE, as distributed.
 
     `<data_dir>/<split>/<group>` or `<data_dir>/RACE/<split>/<group>` has the articles, each in a
-    JSON file *.txt as distributed. If there is an all.txt with all articles one after the other, as
-    the TF1 release needs it, only that is read. An article is an object with `id`, `article`,
-    `questions`, `options` (a list for each question) and `answers` (letters; may be absent). A
-    question's id is that of its article, a hyphen and its number from 0.
+    JSON file *.txt: an object with `id`, `article`, `questions`, `options` (a list for each
+    question) and `answers` (letters; may be absent). A question's id is that of its article, a
+    hyphen and its number from 0.
 
     Args:
       data_dir: see above.
       split: "train", "dev" or "test".
-      groups: the groups to read.
-      num_choices: number of options that every question must have.
 
     Raises:
-      AlbertError: the folder is missing or empty, or an article is malformed.
+      AlbertError: a folder is missing or empty, or an article is malformed.
     """
-    check_race(data_dir, split, groups)
-    rows: list[tuple[str, dict[str, Any]]] = []
-    for group in groups:
-        folder = _race_folder(data_dir, split, group)
-        for where, article in _articles(folder, f"{split}/{group}"):
-            rows += _article_rows(article, group, where)
-    if not rows:
-        raise AlbertError(f"The articles in {os.path.dirname(folder)} have no questions.")
-    return row_questions(rows, num_choices)
-
-
-def check_race(data_dir: str, split: str, groups: tuple[str, ...]) -> None:
-    """Raises AlbertError unless the split has a folder for each group; see `read_race`."""
-    present = [g for g in RACE_GROUPS if files.isdir(_race_folder(data_dir, split, g))]
-    missing = [group for group in groups if group not in present]
-    if missing:
-        has = "it has neither"
-        if present:
-            has = f"it has {split}/{present[0]}, which `{present[0]}_only` reads"
-        raise AlbertError(
-            f"{_race_folder(data_dir, split, missing[0])} is not there; `data_dir` should be the "
-            f"folder of RACE, with {split}/middle and {split}/high in it ({has})."
-        )
-
-
-def _race_folder(data_dir: str, split: str, group: str) -> str:
     root = os.path.join(data_dir, "RACE")
-    return os.path.join(root if files.isdir(root) else data_dir, split, group)
+    root = root if files.isdir(root) else data_dir
+    rows: list[tuple[str, dict[str, Any]]] = []
+    for group in RACE_GROUPS:
+        folder = os.path.join(root, split, group)
+        if not files.isdir(folder):
+            raise AlbertError(
+                f"{folder} is not there; `data_dir` should be the folder of RACE, with "
+                f"{split}/middle and {split}/high in it."
+            )
+        paths = [
+            path
+            for path in storage.glob(os.path.join(folder, "*.txt"))
+            if os.path.basename(path) != _JOINED
+        ]
+        if not paths:
+            raise AlbertError(f"{folder} contains no articles, each a file *.txt.")
+        with Progress(f"Reading {split}/{group}", len(paths), "article") as progress:
+            for path in paths:
+                rows += _article_rows(files.read_object(path, "article"), group, path)
+                progress.update(1)
+    return row_questions(rows)
 
 
-def read_questions(path: str, num_choices: int | None) -> list[MultipleChoiceExample]:
+def read_questions(path: str) -> list[MultipleChoiceExample]:
     """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object for each question.
 
     Its keys: `options`, a list of texts; `context`, the text they are about (may be absent if there
     is a question); `question` (may be absent: the options then continue the context, as in SWAG);
-    the correct option as `label`, its number from 0, or as `answer`, its letter (both may be
-    absent); `id` (by default the question's number, from 0).
-
-    Args:
-      path: the file.
-      num_choices: number of options that every question must have; None: that of the first one.
+    the correct option as `label` or `answer`, its number from 0 or its letter (may be absent); `id`
+    (by default the question's number, from 0).
 
     Raises:
-      AlbertError: the file is missing, empty or malformed, or an id occurs twice.
+      AlbertError: the file is missing, empty or malformed; see also `row_questions`.
     """
-    rows = ((f"{path}:{number}", row) for number, row in _json_objects(path))
-    examples = row_questions(rows, num_choices)
+    examples = row_questions((f"{path}:{line}", row) for line, row in json_rows(path))
     if not examples:
         raise AlbertError(f"{path} contains no questions.")
     return examples
 
 
-def row_questions(
-    rows: Iterable[tuple[str, Mapping[str, Any]]], num_choices: int | None
-) -> list[MultipleChoiceExample]:
+def row_questions(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[MultipleChoiceExample]:
     """Converts rows, each with its place for errors, to questions; see `read_questions`.
 
     Raises:
-      AlbertError: a row is malformed, or an id occurs twice.
+      AlbertError: a row is malformed, the numbers of options differ, or an id occurs twice.
     """
     examples: dict[str, MultipleChoiceExample] = {}
+    number = 0
     for where, row in rows:
         if "context" not in row and "question" not in row:
             raise AlbertError(f"{where}: there is neither a context nor a question.")
         options = _list(row, "options", where)
-        num_choices = num_choices or len(options)
-        if len(options) != num_choices:
+        number = number or len(options)
+        if len(options) < 2 or len(options) != number:
             raise AlbertError(
-                f"{where}: {len(options)} options, but `num_choices`={num_choices}; every question "
-                "must have that many."
+                f"{where}: {len(options)} options, but the first question has {number}; every "
+                "question must have the same number of options, at least 2."
             )
         example = MultipleChoiceExample(
             id=str(row.get("id", len(examples))),
             context=_text(row.get("context", ""), "context", where),
             question=_text(row.get("question", ""), "question", where),
             options=tuple(_text(option, "option", where) for option in options),
-            label=_label(row, num_choices, where),
+            label=_label(row, len(options), where),
             group=row["group"] if row.get("group") in RACE_GROUPS else "",
             where=where,
         )
@@ -199,81 +178,25 @@ def row_questions(
     return list(examples.values())
 
 
-def check_labelled(examples: list[MultipleChoiceExample]) -> None:
-    """Raises AlbertError if a question has no label."""
-    for example in examples:
-        if example.label is None:
-            raise AlbertError(
-                f"{example.where}: the answer is missing; training and evaluation need it."
-            )
-
-
-def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the articles of a folder, each with its file and line."""
-    all_articles = os.path.join(folder, _ALL_ARTICLES)
-    if files.exists(all_articles):
-        for number, article in _json_objects(all_articles):
-            yield f"{all_articles}:{number}", article
-        return
-    paths = storage.glob(os.path.join(folder, "*.txt"))
-    if not paths:
-        raise AlbertError(
-            f"{folder} contains no articles: neither {_ALL_ARTICLES} nor other *.txt."
-        )
-    with Progress(f"Reading {label}", len(paths), "article") as progress:
-        for path in paths:
-            yield path, files.read_object(path, "article")
-            progress.update(1)
-
-
-def _json_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the objects in a file, with their line; a line may hold several."""
-    decoder = json.JSONDecoder()
-    for number, line in enumerate(read_lines(path, _MAX_LINE_BYTES), start=1):
-        line = line.rstrip()
-        end = len(line) - len(line.lstrip())
-        while end < len(line):
-            try:
-                value, end = decoder.raw_decode(line, end)
-            except JSON_ERRORS as error:
-                raise AlbertError(
-                    f"{path}:{number}: not a line of JSON: {json_fault(error)}."
-                ) from error
-            if not isinstance(value, dict):
-                raise AlbertError(f"{path}:{number}: a JSON object was expected on this line.")
-            yield number, value
-            while line[end : end + 1].isspace():
-                end += 1
-
-
-def _article_rows(
-    article: Mapping[str, Any], group: str, where: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _article_rows(article: dict[str, Any], group: str, path: str) -> Rows:
     """Yields a row for each question of an article of RACE, with its place; see `row_questions`."""
-    name, context = (_value(article, key, where) for key in ("id", "article"))
-    questions, options = (_list(article, key, where) for key in ("questions", "options"))
-    answers = _list(article, "answers", where) if "answers" in article else [None] * len(questions)
+    questions, options = (_list(article, key, path) for key in ("questions", "options"))
+    answers = _list(article, "answers", path) if "answers" in article else [None] * len(questions)
     if not len(questions) == len(options) == len(answers):
         raise AlbertError(
-            f"{where}: {len(questions)} questions have {len(options)} lists of options and "
+            f"{path}: {len(questions)} questions have {len(options)} lists of options and "
             f"{len(answers)} answers; the numbers must be the same."
         )
+    shared = {"context": article.get("article"), "group": group}
     for i, (question, choices, answer) in enumerate(zip(questions, options, answers)):
-        row = {"id": f"{name}-{i}", "context": context, "question": question, "group": group}
-        yield f"{where}, question {i + 1}", {**row, "options": choices, "answer": answer}
+        row = {"id": f"{article.get('id', path)}-{i}", "question": question, "answer": answer}
+        yield f"{path}, question {i + 1}", {**shared, **row, "options": choices}
 
 
-def _value(row: Mapping[str, Any], key: str, where: str) -> Any:
-    if key not in row:
-        raise AlbertError(f"{where}: there is no {key!r}; the keys are {joined(row)}.")
+def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
+    if not isinstance(row.get(key), list):
+        raise AlbertError(f"{where}: {key!r} must be a list; the keys are {joined(row)}.")
     return row[key]
-
-
-def _list(row: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    value = _value(row, key, where)
-    if not isinstance(value, list):
-        raise AlbertError(f"{where}: {key!r} must be a list.")
-    return value
 
 
 def _text(value: Any, what: str, where: str) -> str:
@@ -282,21 +205,15 @@ def _text(value: Any, what: str, where: str) -> str:
     return value
 
 
-def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
-    """Returns the correct option by `label` or `answer`; null counts as absent."""
-    label, answer = row.get("label"), row.get("answer")
-    if label is not None and answer is not None:
-        raise AlbertError(f"{where}: give the right option as 'label' or as 'answer', not both.")
-    letters = [letter(i) for i in range(num_choices)]
-    if answer is not None:
-        if answer not in letters:
-            raise AlbertError(
-                f"{where}: the answer {short_json(answer)} is not one of {letters[0]} to "
-                f"{letters[-1]}."
-            )
-        return letters.index(answer)
-    if label is not None and (type(label) is not int or not 0 <= label < num_choices):
+def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
+    """Returns the correct option; null counts as absent."""
+    value = row.get("answer") if row.get("label") is None else row["label"]
+    letters = [letter(i) for i in range(choices)]
+    if value in letters:
+        return letters.index(value)
+    if value is not None and not (type(value) is int and 0 <= value < choices):
         raise AlbertError(
-            f"{where}: the label {short_json(label)} is not one of 0 to {num_choices - 1}."
+            f"{where}: the label {short_json(value)} is not one of 0 to {choices - 1} or "
+            f"{letters[0]} to {letters[-1]}."
         )
-    return label
+    return value

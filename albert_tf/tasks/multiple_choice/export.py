@@ -81,23 +81,19 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
 
 
 def _probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
-    """Returns questions with the number of options that the model was trained on."""
-    choices = task.spec.num_choices
-    options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
-
+    """Returns questions with several options."""
     predict, probes = functools.partial(task.predict, model), []
     for texts in text_batches():
         questions = QUESTIONS[: len(texts)]
         examples = [
-            MultipleChoiceExample("", text, question, options, 0, "", "")
+            MultipleChoiceExample("", text, question, OPTIONS, None, "", "")
             for text, question in zip(texts, questions)
         ]
         outputs = task.encode(examples, "probes", labelled=False).outputs(predict)
         inputs = {
             "texts": as_bytes(texts),
             "questions": as_bytes(questions),
-            "options": np.stack([as_bytes(options)] * len(texts)),
+            "options": np.stack([as_bytes(OPTIONS)] * len(texts)),
         }
-        expected = {"probabilities": outputs["probabilities"]}
-        probes.append(Probe(inputs, expected))
+        probes.append(Probe(inputs, {"probabilities": outputs["probabilities"]}))
     return probes

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import os
 import re
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.length_batches import Sequences
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
@@ -24,7 +26,6 @@ from albert_tf.tasks.multiple_choice.data import (
     RACE_GROUPS,
     MultipleChoiceExample,
     MultipleChoiceSpec,
-    check_labelled,
     letter,
 )
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
@@ -36,9 +37,6 @@ from albert_tf.training.task import Batch
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
 
-#: The groups by their `group_ids`; "" for questions without one.
-GROUPS = ("", *RACE_GROUPS)
-PREDICT_RESULTS_FILE = "predict_results.json"
 #: Questions and texts tokenized together.
 _CHUNK = 512
 
@@ -79,11 +77,13 @@ class MultipleChoiceTask(FineTuningTask):
 
         Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens,
         up to `max_seq_length` (google-research/albert race_utils.convert_single_example). Labels
-        and groups become `label_ids`, -1 without a label, and `group_ids`, indices into GROUPS.
-        Unlabelled and labelled questions may be mixed for prediction.
+        become `label_ids`, -1 without one.
         """
-        if labelled:
-            check_labelled(examples)
+        for example in examples if labelled else ():
+            if example.label is None:
+                raise AlbertError(
+                    f"{example.where}: the answer is missing; training and evaluation need it."
+                )
         tokenizer, spec = self.tokenizer, self.spec
         choices = len(examples[0].options)
         texts: dict[str, np.ndarray] = {}
@@ -108,13 +108,13 @@ class MultipleChoiceTask(FineTuningTask):
                     yield join_segments(tokenizer, kept, end), len(kept) + 2
                 progress.update(len(chunk))
 
-        groups = np.array([GROUPS.index(example.group) for example in examples])
         labels = [-1 if example.label is None else example.label for example in examples]
-        columns = {"label_ids": np.array(labels), "group_ids": groups}
+        columns = {"label_ids": np.array(labels)}
         silent = len(examples) <= _CHUNK
         with Progress("tokenizing", len(examples), "questions", silent=silent) as progress:
             data = Sequences(sequences(), tokenizer.pad_id, columns, group=choices)
-        counts = [f"{(groups == i).sum():,} {g}" for i, g in enumerate(GROUPS) if g and i in groups]
+        groups = collections.Counter(example.group for example in examples)
+        counts = [f"{groups[group]:,} {group}" for group in RACE_GROUPS if groups[group]]
         summary = f"{name}: {len(examples):,} questions"
         summary += f" ({', '.join(counts)})" if counts else ""
         summary += f" about {len(texts):,} texts, {choices} options each, "
@@ -128,8 +128,17 @@ class MultipleChoiceTask(FineTuningTask):
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
-        """Writes predictions.tsv and, if all questions are labelled, predict_results.json."""
-        _write_outputs(data.examples, outputs["probabilities"], output_dir)
+        """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""
+        examples, path = data.examples, os.path.join(output_dir, PREDICTIONS_FILE)
+        letters = [letter(i) for i in range(len(examples[0].options))]
+        ids = (example.id for example in examples)
+        write_predictions(path, ids, outputs["probabilities"], letters)
+        log.info(f"Predictions for {len(examples):,} questions are in {path}.")
+        labelled = all(example.label is not None for example in examples)
+        results = self.metrics(outputs, data) if labelled else {}
+        files.write_json(os.path.join(output_dir, "predict_results.json"), results)
+        if labelled:
+            print_metrics(results)
 
     def export(self, model: AlbertMultipleChoice) -> Export:
         """See albert_tf.tasks.multiple_choice.export."""
@@ -147,60 +156,25 @@ class MultipleChoiceTask(FineTuningTask):
         return choice_sums(logits, batch["label_ids"])
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """Returns `probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
-        return {
-            "probabilities": tf.nn.softmax(model(model_inputs(batch))["logits"]),
-            "label_ids": batch["label_ids"],
-            "group_ids": batch["group_ids"],
-        }
+        """Returns `probabilities` [batch, options]."""
+        return {"probabilities": tf.nn.softmax(model(model_inputs(batch))["logits"])}
 
-    def metrics(
-        self, outputs: Mapping[str, np.ndarray], examples: object = None
-    ) -> dict[str, float]:
-        """See `multiple_choice_metrics`."""
-        return multiple_choice_metrics(**outputs)
+    def metrics(self, outputs: Mapping[str, np.ndarray], examples: ExampleSet) -> dict[str, float]:
+        """Returns the metrics of labelled questions, and those of guessing.
 
-
-def multiple_choice_metrics(
-    probabilities: np.ndarray, label_ids: np.ndarray, group_ids: np.ndarray
-) -> dict[str, float]:
-    """Returns the metrics of multiple choice, and those of guessing.
-
-    Args:
-      probabilities: float [n, options].
-      label_ids: int [n].
-      group_ids: int [n], indices into GROUPS.
-
-    Returns:
-      `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean negative
-      log-likelihood), `chance_accuracy` and `chance_loss`.
-    """
-    right = probabilities.argmax(axis=-1) == label_ids
-    likelihoods = np.take_along_axis(probabilities, label_ids[:, None].astype(np.int64), axis=-1)
-    metrics = {"accuracy": right.mean()}
-    for number, group in enumerate(GROUPS):
-        if group and (group_ids == number).any():
-            metrics[f"{group}_accuracy"] = right[group_ids == number].mean()
-    metrics["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
-    metrics["chance_accuracy"] = 1 / probabilities.shape[1]
-    metrics["chance_loss"] = math.log(probabilities.shape[1])
-    return {name: float(value) for name, value in metrics.items()}
-
-
-def _write_outputs(
-    examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, output_dir: str
-) -> None:
-    """Writes predictions.tsv and, if all questions are labelled, predict_results.json."""
-    path = os.path.join(output_dir, PREDICTIONS_FILE)
-    letters = [letter(i) for i in range(len(examples[0].options))]
-    results_path = os.path.join(output_dir, PREDICT_RESULTS_FILE)
-    if files.exists(results_path):
-        files.write_json(results_path, {})  # Those there are of the former predictions.
-    write_predictions(path, (example.id for example in examples), probabilities, letters)
-    log.info(f"Predictions for {len(examples):,} questions are in {path}.")
-    labels = [example.label for example in examples]
-    if None not in labels:
-        groups = [GROUPS.index(example.group) for example in examples]
-        results = multiple_choice_metrics(probabilities, np.array(labels), np.array(groups))
-        files.write_json(results_path, results)
-        print_metrics(results)
+        These are `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean
+        negative log-likelihood), `chance_accuracy` and `chance_loss`.
+        """
+        probabilities, asked = outputs["probabilities"], examples.examples
+        labels = np.array([question.label for question in asked])
+        groups = np.array([question.group for question in asked])
+        right = probabilities.argmax(axis=-1) == labels
+        metrics = {"accuracy": right.mean()}
+        for group in RACE_GROUPS:
+            if (groups == group).any():
+                metrics[f"{group}_accuracy"] = right[groups == group].mean()
+        likelihoods = probabilities[np.arange(len(labels)), labels]
+        metrics["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+        metrics["chance_accuracy"] = 1 / probabilities.shape[1]
+        metrics["chance_loss"] = math.log(probabilities.shape[1])
+        return {name: float(value) for name, value in metrics.items()}

@@ -9,19 +9,9 @@ from typing import Any
 
 from albert_tf.io.data_rows import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
-from albert_tf.tasks.squad.answers import Answers
-from albert_tf.tasks.squad.data import (
-    Question,
-    SquadSpec,
-    check_questions,
-    read_squad,
-    row_questions,
-)
-from albert_tf.tasks.squad.task import SquadTask, check_threshold
+from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
+from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tokenization.tokenizer import checked_text
-
-#: Of the only question in a search.
-_ID = "question"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +19,11 @@ class FoundAnswer:
     """An answer in its context.
 
     Attributes:
-      text: the best answer, also if the question counts as unanswerable.
+      text: the best answer, also if the question counts as unanswerable; "" if the model proposes
+        none that is possible.
       probability: probability of this answer among the best ones.
       start, end: its characters [start, end) in the context.
-      null_odds: a logit: the larger, the more likely the question is unanswerable.
+      null_odds: a logit: the larger, the more likely the question is unanswerable; None for 1.1.
       answerable: whether the context answers the question according to the model; always true for
         SQuAD 1.1.
     """
@@ -41,7 +32,7 @@ class FoundAnswer:
     probability: float
     start: int
     end: int
-    null_odds: float
+    null_odds: float | None
     answerable: bool = True
 
     def summary(self) -> str:
@@ -62,30 +53,14 @@ class QuestionAnswerer(FineTunedModel):
 
     task_class = SquadTask
 
-    @classmethod
-    def load(
-        cls, folder: str, threshold: float | None = None, **changes: object
-    ) -> QuestionAnswerer:
-        """Loads the model of an output directory of `train` or of run_squad.py.
-
-        Args:
-          folder: the output directory.
-          threshold: None for the threshold kept with the model.
-          **changes: see `SquadTask.load`.
-
-        Raises:
-          AlbertError: the folder has no SQuAD model; see also `check_threshold`.
-        """
-        answerer = super().load(folder, **changes)
-        check_threshold(answerer.task.spec.version, threshold)
-        if threshold is not None:
-            answerer.task.threshold = threshold
-        return answerer
-
     @property
-    def threshold(self) -> float:
-        """Null odds above which a question counts as unanswerable."""
+    def threshold(self) -> float | None:
+        """Null odds above which a question counts as unanswerable; None for 1.1. May be set."""
         return self.task.answer_threshold
+
+    @threshold.setter
+    def threshold(self, value: float) -> None:
+        self.task.use_threshold(value)
 
     @classmethod
     def train(
@@ -98,8 +73,7 @@ class QuestionAnswerer(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a SQuAD file; or a list of dicts, a dict of columns, a
-            pandas DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts with the columns
+          train: the questions: the path of a SQuAD file, or data for `data_rows` with the columns
             of `row_questions`: question, context, answers.
           eval: questions to evaluate on, in any of these forms; None: no evaluation. For 2.0, it
             also finds the threshold.
@@ -108,19 +82,15 @@ class QuestionAnswerer(FineTunedModel):
           **settings: `output_dir`, which is required, and other fields of FineTuneConfig
             and SquadSpec. They override the recipe.
 
-        Returns:
-          The trained model.
-
         Raises:
           AlbertError: the data, the model or a setting is wrong, or the output directory holds
             another run.
         """
         questions = _read(train, version, "train")
-        if version is None:
-            version = "2.0" if any(question.is_impossible for question in questions) else "1.1"
+        version = version or version_of(questions)
+        SquadSpec(version)  # There is no recipe for an unknown version.
         held_out = () if eval is None else _read(eval, version, "eval")
-        own = {field.name for field in dataclasses.fields(SquadSpec)} - {"max_seq_length"}
-        spec = {name: settings.pop(name) for name in own & {*settings}} | {"version": version}
+        spec = {"version": version}
         return cls._train(model, f"squad{version}", questions, held_out, spec, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
@@ -140,33 +110,23 @@ class QuestionAnswerer(FineTunedModel):
         Raises:
           AlbertError: the context has no text, or an argument is not a string.
         """
-        return self.best(self.search(question, context, self.task.spec))
-
-    def best(self, answers: Answers) -> FoundAnswer:
-        """Returns the best answer of a search."""
-        best, null_odds = answers.nbest[_ID][0], answers.null_odds[_ID]
-        answerable = self.task.spec.version == "1.1" or null_odds <= self.threshold
-        return FoundAnswer(
-            best["text"], best["probability"], best["start"], best["end"], null_odds, answerable
-        )
-
-    def search(self, question: str, context: str, spec: SquadSpec) -> Answers:
-        """Returns the answers to one question, found with the settings of `spec`; see `answer`."""
         checked_text(question, "The question")
         checked_text(context, "The context")
-        asked = Question(_ID, question, context, (), False, "The text")
+        asked = Question("", question, context, (), False, "The text")
         data = self.task.encode([asked], "new", labelled=False)
-        return data.answers(data.outputs(self._predict), spec)
+        answers = data.answers(data.outputs(self._predict), self.task.spec)
+        ((best, *_),), odds = answers.nbest.values(), answers.null_odds.get("")
+        answerable = odds is None or odds <= self.threshold
+        place = best["start"], best["end"]
+        return FoundAnswer(best["text"], best["probability"], *place, odds, answerable)
 
 
 def _read(data: Any, version: str | None, name: str) -> list[Question]:
     """Reads questions from a file or from rows; without a version they may be unanswerable."""
     version = version or "2.0"
-    questions = read_examples(
+    return read_examples(
         data,
         name,
         lambda path: read_squad(path, version=version),
-        lambda rows: row_questions(rows, name),
+        lambda rows: row_questions(rows, version),
     )
-    check_questions(questions, version)
-    return questions

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -15,30 +15,24 @@ from albert_tf.io.data_rows import Rows
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.settings import Settings, setting
 
-VERSIONS = ("1.1", "2.0")
-_TYPE_NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
-
 
 @dataclasses.dataclass(frozen=True)
 class SquadSpec(Settings):
     """Settings of a SQuAD task, kept in task.json beside the model.
 
-    Larger numbers than the bounds find no better answers. They are sizes of tensors, and each start
-    of the beam has its own search for ends.
+    As in the TF1 release, models of 1.1 score starts and ends independently; those of 2.0 score the
+    ends of each start of a beam, and whether there is an answer. Larger numbers than the bounds
+    find no better answers: they are sizes of tensors.
 
     Raises:
-      AlbertError: unknown version or head, a number out of bounds, or lengths that leave no room
-        for the context.
+      AlbertError: unknown version, a number out of bounds, or lengths that leave no room for the
+        context.
     """
 
     version: str = setting(
-        help="Version of SQuAD. 2.0 has unanswerable questions.", choices=VERSIONS
-    )
-    head: str | None = setting(
-        None,
-        "span: predicts start and end independently. beam: predicts the end given the start, and "
-        "whether there is an answer. Default: beam for 2.0, span for 1.1, as in the release.",
-        choices=("span", "beam"),
+        help="Version of SQuAD. 2.0 has unanswerable questions.",
+        choices=("1.1", "2.0"),
+        needs="do_train",
     )
     n_best_size: int = setting(
         20, "Answers per question in nbest_predictions.json.", minimum=1, maximum=1000
@@ -46,14 +40,9 @@ class SquadSpec(Settings):
     max_answer_length: int = setting(
         30, "Maximum answer length in tokens.", minimum=1, maximum=1 << 16
     )
-    start_n_top: int = setting(5, "Number of starts in the beam.", minimum=1, maximum=32)
+    start_n_top: int = setting(5, "2.0: number of starts in the beam.", minimum=1, maximum=32)
     end_n_top: int = setting(
-        5, "Number of ends in the beam for each start.", minimum=1, maximum=1000
-    )
-    compat: bool = setting(
-        False,
-        "Reproduce bugs of the TF1 release: the span head can select the question and padding, and "
-        "1.1 windows without the answer are trained to predict [CLS].",
+        5, "2.0: number of ends in the beam for each start.", minimum=1, maximum=1000
     )
     max_seq_length: int = setting(
         384, "Maximum length of question and window, in tokens.", minimum=1
@@ -66,10 +55,7 @@ class SquadSpec(Settings):
     )
 
     def __post_init__(self) -> None:
-        """Fills in the head and checks the values."""
-        if self.head is None:
-            head = "beam" if self.version == "2.0" else "span"
-            object.__setattr__(self, "head", head)
+        """Checks the values."""
         super().__post_init__()
         if self.max_seq_length <= self.max_query_length + 3:
             raise AlbertError(
@@ -78,13 +64,12 @@ class SquadSpec(Settings):
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A gold answer.
 
     Attributes:
       text: the answer, not empty.
-      start: character of the context where it starts, according to the file.
+      start: character of the context where it starts, according to the data.
     """
 
     text: str
@@ -96,12 +81,12 @@ class Question:
     """One question about one paragraph.
 
     Attributes:
-      id: unique in its file.
+      id: unique in its data set.
       question: the question's text.
       context: the paragraph; questions about one paragraph share the object.
       answers: gold answers; none if the question is unanswerable or has no labels.
       is_impossible: the paragraph does not answer the question (2.0 only).
-      where: file and id, for errors.
+      where: its place and id, for errors.
     """
 
     id: str
@@ -111,20 +96,10 @@ class Question:
     is_impossible: bool
     where: str
 
-    @property
-    def path(self) -> str:
-        """The file of the question."""
-        return self.where.rpartition(": question ")[0]
 
-
-def check_answered(questions: Iterable[Question]) -> None:
-    """Raises AlbertError if a question has no answer and is not marked as unanswerable."""
-    for question in questions:
-        if not question.answers and not question.is_impossible:
-            raise AlbertError(
-                f"{question.where} has no answers to compare with; use `do_predict` for questions "
-                "whose answers are unknown."
-            )
+def version_of(questions: Iterable[Question]) -> str:
+    """Returns the version of SQuAD that questions with answers need."""
+    return "2.0" if any(question.is_impossible for question in questions) else "1.1"
 
 
 def read_squad(path: str, *, version: str) -> list[Question]:
@@ -138,50 +113,36 @@ def read_squad(path: str, *, version: str) -> list[Question]:
       The questions in the file's order.
 
     Raises:
-      AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout; an id occurs
-        twice; a question of a 1.1 file is unanswerable.
+      AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout, or as
+        `row_questions`.
     """
-    check_version(version)
-    content = files.read_object(path, "SQuAD file")
-    questions: list[Question] = []
-    for article, article_where in _objects(content, "data", path):
-        for paragraph, where in _objects(article, "paragraphs", article_where):
-            context = _field(paragraph, "context", str, where)
-            for qa, qa_where in _objects(paragraph, "qas", where):
-                questions.append(_question(qa, context, path, qa_where))
-    check_questions(questions, version)
+    questions = row_questions(_file_rows(path), version)
     if not questions:
         raise AlbertError(f"{path} contains no questions.")
     return questions
 
 
-def check_version(version: str) -> None:
-    """Raises AlbertError unless there is this version of SQuAD."""
-    if version not in VERSIONS:
-        raise AlbertError(f"The SQuAD version must be one of {', '.join(VERSIONS)}, not {version}.")
+def _file_rows(path: str) -> Rows:
+    """Yields the questions of a SQuAD file as rows, each with its place."""
+    content = files.read_object(path, "SQuAD file")
+    for article, article_place in _objects(content, "data", f"{path}: "):
+        for paragraph, place in _objects(article, "paragraphs", f"{article_place}."):
+            for row, where in _objects(paragraph, "qas", f"{place}."):
+                # Here is_impossible says which questions have no answer; an empty list does not.
+                row["answers"] = row.get("answers") or None
+                yield where, {**row, "context": paragraph.get("context")}
 
 
-def check_questions(questions: Iterable[Question], version: str) -> None:
-    """Checks what the version of SQuAD allows.
-
-    Raises:
-      AlbertError: there is no such version, an id occurs twice, or a question of 1.1 is
-        unanswerable.
-    """
-    check_version(version)
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise AlbertError(f"{question.where}: the id occurs twice.")
-        if question.is_impossible and version == "1.1":
-            raise AlbertError(
-                f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does not have; "
-                "use `version`=2.0."
-            )
-        seen.add(question.id)
+def _objects(holder: dict[str, Any], name: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yields the objects of the list `name`, each with its place in the file, as "data[3]"."""
+    items = holder.get(name)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise AlbertError(f"{place}{name} must be a list of objects; is this a SQuAD file?")
+    for i, item in enumerate(items):
+        yield item, f"{place}{name}[{i}]"
 
 
-def row_questions(rows: Rows, name: str) -> list[Question]:
+def row_questions(rows: Rows, version: str) -> list[Question]:
     """Converts rows to questions.
 
     A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
@@ -192,46 +153,60 @@ def row_questions(rows: Rows, name: str) -> list[Question]:
 
     Args:
       rows: see `data_rows`.
-      name: of the data set, for errors.
+      version: "1.1" or "2.0", which allows unanswerable questions.
 
     Raises:
-      AlbertError: a row is malformed.
+      AlbertError: a row is malformed, an id occurs twice, or a question of 1.1 is unanswerable.
     """
-    questions: list[Question] = []
+    questions: dict[str, Question] = {}
     contexts: dict[str, str] = {}
-    for where, row in rows:
-        for column in ("question", "context"):
-            if not isinstance(row.get(column), str):
-                raise AlbertError(
-                    f"{where} has no text in the column {column!r}; its columns are {joined(row)}."
-                )
-        qa = {"id": str(row.get("id", len(questions))), "question": row["question"]}
-        if row.get("answers") is not None:
-            qa["answers"] = _row_answers(row["answers"], where)
-            qa["is_impossible"] = not qa["answers"]
-        if row.get("is_impossible") is not None:
-            qa["is_impossible"] = row["is_impossible"]
+    for place, row in rows:
+        id_ = str(row.get("id", len(questions)))
+        where = f"{place} (question {id_})"
+        for name in ("question", "context"):
+            if not isinstance(row.get(name), str):
+                raise AlbertError(f"{where} has no text {name!r}; it has {joined(row)}.")
+        answers, impossible = row.get("answers"), row.get("is_impossible")
+        found = () if answers is None else _answers(answers, where)
+        if impossible is None:
+            impossible = answers is not None and not found
+        if not isinstance(impossible, bool):
+            raise AlbertError(f"{where}: 'is_impossible' must be true or false.")
+        if impossible and found:
+            raise AlbertError(f"{where} has answers although it is marked is_impossible.")
+        if impossible and version == "1.1":
+            raise AlbertError(
+                f"{where} is unanswerable (is_impossible), which SQuAD 1.1 does not have; use "
+                "`version`=2.0."
+            )
+        if id_ in questions:
+            raise AlbertError(f"{where}: the id occurs twice.")
         context = contexts.setdefault(row["context"], row["context"])
-        questions.append(_question(qa, context, f"the {name} data", where))
-    return questions
+        questions[id_] = Question(id_, row["question"], context, found, impossible, where)
+    return list(questions.values())
 
 
-def _row_answers(answers: Any, where: str) -> list[Any]:
-    """Returns the answers of a row as in SQuAD's files; see `row_questions`."""
-    if isinstance(answers, str):
-        answers = [answers]
-    elif isinstance(answers, dict):
-        texts, starts = answers.get("text"), answers.get("answer_start")
-        if isinstance(texts, list):
-            starts = [0] * len(texts) if starts is None else starts
-            if isinstance(starts, list) and len(starts) == len(texts):
-                return [{"text": t, "answer_start": s} for t, s in zip(texts, starts)]
-    if not isinstance(answers, list):
-        raise AlbertError(
-            f"{where}: 'answers' must be a text, a list, or an object with the lists 'text' and "
-            f"'answer_start' of the same length, not {short_repr(answers)}."
-        )
-    return [{"text": x, "answer_start": 0} if isinstance(x, str) else x for x in answers]
+def _answers(value: Any, where: str) -> tuple[Answer, ...]:
+    """Returns the answers of a row; see `row_questions`."""
+    entries = [value] if isinstance(value, str) else value
+    try:
+        if isinstance(value, dict):
+            texts, starts = value["text"], value.get("answer_start")
+            entries = list(zip(texts, [0] * len(texts) if starts is None else starts))
+            if not isinstance(texts, list) or len(entries) != len(texts):
+                raise ValueError
+        else:
+            entries = [(x, 0) if isinstance(x, str) else (x["text"], x["answer_start"])
+                       for x in entries]  # fmt: skip
+        answers = tuple(Answer(*entry) for entry in entries)
+        if all(type(x.start) is int and x.text.strip() for x in answers):
+            return answers
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise AlbertError(
+        f"{where}: the answers must be texts, objects with 'text' and 'answer_start', or an object "
+        f"with lists of these, of one length; no text may be empty: {short_repr(value)}."
+    )
 
 
 def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
@@ -257,45 +232,3 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
         f"{question.where}: the answer {short_repr(text)} is not in the context, neither at "
         f"character {answer.start} nor elsewhere."
     )
-
-
-def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the objects of the list `name`, each with its place in the file, as "data[3]"."""
-    for i, item in enumerate(_field(holder, name, list, where)):
-        place = f"{where}: {name}[{i}]" if name == "data" else f"{where}.{name}[{i}]"
-        if not isinstance(item, dict):
-            raise AlbertError(f"{place} must be an object, not {short_repr(item)}.")
-        yield item, place
-
-
-def _field(holder: dict[str, Any], name: str, kind: type, where: str) -> Any:
-    if name not in holder:
-        raise AlbertError(f"{where} lacks {name!r}; is this a SQuAD file?")
-    value = holder[name]
-    if type(value) is not kind:
-        raise AlbertError(
-            f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {short_repr(value)}."
-        )
-    return value
-
-
-def _question(qa: dict[str, Any], context: str, path: str, where: str) -> Question:
-    question_id = _field(qa, "id", str, where)
-    where = f"{path}: question {question_id}"
-    text = _field(qa, "question", str, where)
-    is_impossible = qa.get("is_impossible", False)
-    if not isinstance(is_impossible, bool):
-        raise AlbertError(f"{where}: 'is_impossible' must be true or false.")
-    answers: list[Answer] = []
-    if "answers" in qa:
-        for entry, answer_where in _objects(qa, "answers", where):
-            answer = Answer(
-                _field(entry, "text", str, answer_where),
-                _field(entry, "answer_start", int, answer_where),
-            )
-            if not answer.text.strip():
-                raise AlbertError(f"{answer_where}: the answer is empty.")
-            answers.append(answer)
-    if answers and is_impossible:
-        raise AlbertError(f"{where} has answers although it is marked is_impossible.")
-    return Question(question_id, text, context, tuple(answers), is_impossible, where)

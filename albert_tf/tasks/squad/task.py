@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -27,17 +25,16 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
+from albert_tf.settings import check_number
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
-from albert_tf.tasks.squad.answers import Answers, extract_answers, write_answers
-from albert_tf.tasks.squad.data import Question, SquadSpec, check_answered
+from albert_tf.tasks.squad.answers import Answers, write_answers
+from albert_tf.tasks.squad.data import Question, SquadSpec, answer_span
 from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
 from albert_tf.tasks.squad.windows import (
-    Windows,
-    gold_span,
-    label_windows,
+    WindowedQuestions,
+    extract_answers,
     make_windows,
 )
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, correct
 from albert_tf.weights.run_folder import find_checkpoint, has_checkpoint, model_folder
@@ -47,9 +44,9 @@ if TYPE_CHECKING:
     from albert_tf.modeling.encoder import AlbertModel
 
 THRESHOLDS_FILE = "thresholds.json"
-_THRESHOLD = "Threshold on the null odds:"
 #: The columns of training windows.
-LABELS = ("start_positions", "end_positions", "is_impossible")
+LABELS = ("start_positions", "end_positions")
+_SPAN_LOGITS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(eq=False)
@@ -57,25 +54,24 @@ class QuestionSet(ExampleSet):
     """Questions, whose sequences are windows of their contexts.
 
     Attributes:
-      windows: in the order of the sequences; None for training, which needs no answers.
+      asked: the questions and windows, in the order of the sequences.
     """
 
-    windows: Windows | None = None
+    asked: WindowedQuestions | None = None
     _latest: tuple[object, Answers | None] = (None, None)
 
     def answers(self, outputs: Mapping[str, np.ndarray], spec: SquadSpec) -> Answers:
         """Returns the best answers, given the outputs of SquadTask.predict for all windows."""
         # An evaluation scores answers and then writes them: both times of the same outputs.
         if self._latest[0] is not outputs:
-            self._latest = outputs, extract_answers(self.windows, outputs, spec)
+            self._latest = outputs, extract_answers(self.asked, outputs, spec)
         return self._latest[1]
 
 
 class SquadTask(FineTuningTask):
     """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
 
-    Args:
-      config, tokenizer, spec, dropout_rate: see FineTuningTask.
+    Attributes:
       threshold: for 2.0, null odds above which a question counts as unanswerable; None until an
         evaluation finds the best one.
     """
@@ -83,18 +79,12 @@ class SquadTask(FineTuningTask):
     name = "squad"
     spec_class = SquadSpec
     constant_answers = CONSTANT_ANSWERS
+    threshold: float | None = None
 
-    def __init__(
-        self,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        spec: SquadSpec,
-        dropout_rate: float = 0.1,
-        threshold: float | None = None,
-    ) -> None:
-        super().__init__(config, tokenizer, spec, dropout_rate)
-        self.threshold = threshold
-        self.best_metric = "best_f1" if spec.version == "2.0" else "f1"
+    @property
+    def best_metric(self) -> str:
+        """See Task: F1; for 2.0, with the best threshold."""
+        return "best_f1" if self.spec.version == "2.0" else "f1"
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> SquadTask:
@@ -104,10 +94,24 @@ class SquadTask(FineTuningTask):
             task.threshold = load_threshold(folder)
         return task
 
+    def use_threshold(self, threshold: float) -> None:
+        """Sets the threshold.
+
+        Raises:
+          AlbertError: SQuAD 1.1 has no unanswerable questions, or the threshold is not finite.
+        """
+        if self.spec.version == "1.1":
+            raise AlbertError(
+                "`null_score_diff_threshold` is for SQuAD 2.0; in 1.1 every question has an "
+                "answer. Leave it out."
+            )
+        check_number("`null_score_diff_threshold`", threshold, -1e38)
+        self.threshold = threshold
+
     @property
-    def answer_threshold(self) -> float:
-        """The threshold to answer with: without one, what the model finds more likely than not."""
-        return 0.0 if self.threshold is None else self.threshold
+    def answer_threshold(self) -> float | None:
+        """The threshold to answer with, by default 0: more likely than not. None for 1.1."""
+        return None if self.spec.version == "1.1" else self.threshold or 0.0
 
     def forget_evaluation(self) -> None:
         """See FineTuningTask: forgets the threshold."""
@@ -124,34 +128,40 @@ class SquadTask(FineTuningTask):
         """See FineTuningTask. A sequence is a window of a question's context, see `make_windows`.
 
         In training, a window that lacks a part of the answer is an example of "no answer here" for
-        2.0. For 1.1, which has no such examples, it is left out, except with `spec.compat`.
-        `start_positions` and `end_positions` are the answer's first and last position in the
-        window and `is_impossible` is 0; in a window without an answer they are 0 ([CLS]), 0 and 1.
+        2.0. For 1.1, which has no such examples, it is left out. `start_positions` and
+        `end_positions` are the answer's first and last position in the window, and 0 ([CLS]) in a
+        window without an answer.
 
         Raises:
-          AlbertError: a context has no text; in training, a question has no answer, or its context
-            does not contain it; in evaluation, a question has no answer.
+          AlbertError: a context has no text; in training and evaluation, a question has no answer;
+            in training, the context does not contain it.
         """
-        if labelled and not training:
-            check_answered(examples)
-        # The search for answers may fail, so it comes before the tokenizer's work.
-        spans = [gold_span(question) for question in examples] if training else []
-        windows = make_windows(examples, self.tokenizer, self.spec)
-        rows, columns = np.arange(len(windows)), {}
+        # Errors come before the tokenizer's work.
+        for question in examples if labelled else ():
+            if not (question.answers or question.is_impossible):
+                raise AlbertError(
+                    f"{question.where} has no answer, which training and evaluation need; use "
+                    "`do_predict` for questions whose answers are unknown."
+                )
+        asked = examples if training else ()
+        spans = [answer_span(x, x.answers[0]) if x.answers else None for x in asked]
+        asked = make_windows(examples, self.tokenizer, self.spec)
+        number = len(asked.windows.question)
+        rows, columns = np.arange(number), {}
         if training:
-            labels = label_windows(windows, spans, cut_answers=not self.spec.compat)
-            if self.spec.version == "1.1" and not self.spec.compat:
-                rows = np.flatnonzero(labels[:, 2] == 0)
+            labels = asked.labels(spans)
+            if self.spec.version == "1.1":
+                rows = np.flatnonzero(labels[:, 0])
             columns = dict(zip(LABELS, labels[rows].T))
-        made = ((windows.sequence(i, self.tokenizer), windows.context_start[i]) for i in rows)
+        first = asked.windows.context_start
+        made = ((asked.sequence(row, self.tokenizer), first[row]) for row in rows)
         data = Sequences(made, self.tokenizer.pad_id, columns)
         summary = f"{name}: {len(examples):,} questions, {len(rows):,} windows"
-        if left_out := len(windows) - len(rows):
+        if left_out := number - len(rows):
             summary += f", {left_out:,} more without the answer left out"
         answers = repr([(question.answers, question.is_impossible) for question in examples])
         identity = hashlib.sha256(answers.encode()).hexdigest()[:16]
-        windows = None if training else windows
-        return QuestionSet(examples, data, summary, identity, windows=windows)
+        return QuestionSet(examples, data, summary, identity, asked=asked)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""
@@ -160,8 +170,8 @@ class SquadTask(FineTuningTask):
         return squad_export(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
-        """Builds the encoder and the head."""
-        if self.spec.head == "span":
+        """Builds the encoder and the head, which for 2.0 is the one with a beam."""
+        if self.spec.version == "1.1":
             return AlbertSpanAnswerer(self.config, dtype)
         widths = self.spec.start_n_top, self.spec.end_n_top
         return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate, dtype)
@@ -169,19 +179,21 @@ class SquadTask(FineTuningTask):
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Returns summed losses, and the numbers of correct spans and correct answerabilities.
 
-        The loss of a window is 0.5 (start + end cross-entropy), for the beam head plus 0.5 times
-        the cross-entropy of the answerability. The labels of windows without an answer are [CLS].
+        The loss of a window is 0.5 (start + end cross-entropy), for 2.0 plus 0.5 times the
+        cross-entropy of the answerability. The labels of windows without an answer are [CLS].
         """
         starts, ends = batch["start_positions"], batch["end_positions"]
         inputs = model_inputs(batch)
         sums = {}
-        if self.spec.head == "span":
-            logits = self._competing_logits(model(inputs, training=training), inputs)
-            start_log_probs, end_log_probs = map(tf.nn.log_softmax, logits)
+        if self.spec.version == "1.1":
+            outputs, allowed = model(inputs, training=training), allowed_positions(inputs)
+            start_log_probs, end_log_probs = (
+                tf.nn.log_softmax(masked(outputs[name], allowed)) for name in _SPAN_LOGITS
+            )
         else:
             outputs = model({**inputs, "start_positions": starts}, training=training)
             start_log_probs, end_log_probs = outputs["start_log_probs"], outputs["end_log_probs"]
-            impossible, logits = tf.cast(batch["is_impossible"], tf.float32), outputs["cls_logits"]
+            impossible, logits = tf.cast(starts == 0, tf.float32), outputs["cls_logits"]
             losses = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logits)
             right = tf.equal(logits > 0, impossible > 0)
             sums = {"answerability_loss": losses, "answerability_accuracy": right}
@@ -196,48 +208,32 @@ class SquadTask(FineTuningTask):
     ) -> dict[str, tf.Tensor]:
         """Returns mean losses and accuracies over the windows."""
         means = super().means(sums, weights)
-        loss = means["span_loss"]
-        if "answerability_loss" in means:
-            loss += 0.5 * means["answerability_loss"]
-        return {"loss": loss, **means}
+        return {"loss": means["span_loss"] + 0.5 * means.get("answerability_loss", 0.0), **means}
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """Returns the outputs that `extract_answers` describes, [batch, ...]."""
         inputs = model_inputs(batch)
         outputs = model(inputs, training=False)
-        if self.spec.head == "beam":
+        if self.spec.version == "2.0":
             beam = [-1, self.spec.start_n_top, self.spec.end_n_top]
             return {
                 "starts": outputs["start_top_index"],
                 "start_scores": outputs["start_top_log_probs"],
                 "ends": tf.reshape(outputs["end_top_index"], beam),
                 "end_scores": tf.reshape(outputs["end_top_log_probs"], beam),
-                "null_logit": outputs["cls_logits"],
+                "null_odds": outputs["cls_logits"],
             }
-        start_logits, end_logits = self._competing_logits(outputs, inputs)
-        if not self.spec.compat:
-            # [CLS] is no answer and must not take a place among the best.
-            is_cls = tf.range(tf.shape(batch["input_mask"])[1]) == 0
-            start_logits, end_logits = masked(start_logits, ~is_cls), masked(end_logits, ~is_cls)
-        start_scores, starts = top_k(start_logits, self.spec.n_best_size)
-        end_scores, ends = top_k(end_logits, self.spec.n_best_size)
+        # [CLS] is no answer and must not take a place among the best.
+        allowed = allowed_positions(inputs) & (tf.range(tf.shape(inputs["input_mask"])[1]) > 0)
+        (start_scores, starts), (end_scores, ends) = (
+            top_k(masked(outputs[name], allowed), self.spec.n_best_size) for name in _SPAN_LOGITS
+        )
         return {
             "starts": starts,
             "start_scores": start_scores,
             "ends": ends[:, None],
             "end_scores": end_scores[:, None],
-            "null_logit": outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0],
         }
-
-    def _competing_logits(
-        self, outputs: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the span head's logits, masked where no answer can start or end."""
-        logits = outputs["start_logits"], outputs["end_logits"]
-        if self.spec.compat:
-            return logits
-        allowed = allowed_positions(inputs)
-        return masked(logits[0], allowed), masked(logits[1], allowed)
 
     def metrics(self, outputs: Mapping[str, np.ndarray], examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
@@ -252,46 +248,25 @@ class SquadTask(FineTuningTask):
         output_dir: str,
     ) -> None:
         """Writes the answers and, if there was no threshold before, keeps the best one."""
-        if self.spec.version == "2.0":
-            if self.threshold is None:
-                self.threshold, path = results["null_threshold"], data.examples[0].path
-                _save_threshold(model_folder(output_dir), self.threshold, results["f1"], path)
-                log.info(f"{_THRESHOLD} {self.threshold:.4f}, the best for {path}; kept.")
-            else:
-                log.info(f"{_THRESHOLD} {self.threshold:.4f}.")
-        write_answers(output_dir, data.answers(outputs, self.spec), self.threshold)
+        if self.spec.version == "2.0" and self.threshold is None:
+            self.threshold, folder = results["null_threshold"], model_folder(output_dir)
+            kept = {"null_threshold": self.threshold, "checkpoint": _checkpoint(folder)}
+            files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
+            log.info("The threshold that is best for these questions is kept with the model.")
+        self.write_predictions(data, outputs, output_dir)
 
     def write_predictions(
         self, data: QuestionSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
-        threshold = None
-        if self.spec.version == "2.0":
-            threshold = self.answer_threshold
-            log.info(f"{_THRESHOLD} {threshold:.4f}.")
+        if (threshold := self.answer_threshold) is not None:
+            log.info(f"Threshold on the null odds: {threshold:.4f}.")
         path = write_answers(output_dir, data.answers(outputs, self.spec), threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the loss and the share of correct spans."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
-
-
-def check_threshold(version: str, threshold: float | None) -> None:
-    """Checks a given threshold on the null odds; None passes.
-
-    Raises:
-      AlbertError: this version of SQuAD has no unanswerable questions, or the threshold is NaN.
-    """
-    if threshold is None:
-        return
-    if version == "1.1":
-        raise AlbertError(
-            "`null_score_diff_threshold` is for SQuAD 2.0; in 1.1 every question has an answer. "
-            "Leave it out."
-        )
-    if math.isnan(threshold):
-        raise AlbertError("`null_score_diff_threshold`=nan is not a number.")
 
 
 def load_threshold(folder: str) -> float | None:
@@ -306,21 +281,11 @@ def load_threshold(folder: str) -> float | None:
     path = os.path.join(folder, THRESHOLDS_FILE)
     if not files.exists(path):
         return None
-    value = files.read_object(path, "file of thresholds")
-    if value.get("checkpoint") not in (None, _checkpoint(folder)):
+    kept = files.read_object(path, "file of thresholds")
+    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
         return None
-    try:
-        return float(value["null_threshold"])
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise AlbertError(f"{path} has no null_threshold; delete it and evaluate again.") from error
-
-
-def _save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:
-    """Writes a threshold beside the model, with its F1 and the data it was found on."""
-    kept = {
-        "null_threshold": value, "f1": f1, "found_on": found_on, "checkpoint": _checkpoint(folder)
-    }  # fmt: skip
-    files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
+    check_number(f"null_threshold in {path}:", kept.get("null_threshold"), -1e38)
+    return kept["null_threshold"]
 
 
 def _checkpoint(folder: str) -> str | None:

@@ -1,240 +1,296 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts questions into windows: sequences of a question and a part of its paragraph.
+"""Cuts questions and contexts into windows, and searches these for answers.
 
-Source: google-research/albert squad_utils.convert_examples_to_features. Here the tokenizer aligns
-pieces with the paragraph's characters, once for each paragraph, and no question is left out.
+TensorFlow cuts and searches, so that a SavedModel has the same code. Source: google-research/albert
+squad_utils.convert_examples_to_features, accumulate_predictions_v1 and _v2. Here the tokenizer
+aligns pieces with characters, once for each context, and no question is left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.tasks.squad.data import Question, SquadSpec, answer_span
+from albert_tf.tasks.squad.answers import Answers
+from albert_tf.tasks.squad.data import Question, SquadSpec
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 
+#: Windows searched at a time; limits the memory.
+_CHUNK = 1024
 
-@dataclasses.dataclass(frozen=True)
-class Paragraph:
-    """The pieces of a context: piece i, ids[i], covers the characters starts[i]:ends[i].
 
-    All fields are int32 [pieces]; starts and ends never decrease.
+class Windows(NamedTuple):
+    """All windows of a list of questions, in their order; each field is int64 [W].
+
+    A window's sequence is `[CLS] question [SEP] pieces [SEP]`; a position is an index into it. The
+    pieces of all contexts are numbered as one list.
+
+    Attributes:
+      question: number of the window's question.
+      first: number of the window's first piece.
+      size: how many pieces it has.
+      context_start: position of its first piece.
     """
 
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-
-    def pieces_of(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """Returns the first and last piece of the characters [char_start, char_end)."""
-        first = int(np.searchsorted(self.ends, char_start, side="right"))
-        last = int(np.searchsorted(self.starts, char_end, side="left")) - 1
-        # Characters that the tokenizer drops have no piece; the next one stands in for them.
-        first = min(first, len(self.ids) - 1)
-        return first, max(first, last)
+    question: tf.Tensor
+    first: tf.Tensor
+    size: tf.Tensor
+    context_start: tf.Tensor
 
 
-def window_spans(num_pieces: int, max_pieces: int, doc_stride: int) -> list[tuple[int, int]]:
-    """Returns (first piece, number of pieces) of the windows that cover a paragraph.
+def cut_windows(
+    starts: tf.Tensor, lengths: tf.Tensor, query_lengths: tf.Tensor, spec: SquadSpec
+) -> Windows:
+    """Cuts the contexts of questions into windows.
 
-    Windows of `max_pieces` begin every `doc_stride` pieces, or sooner if that would skip pieces;
-    the last one ends with the paragraph.
+    Windows begin every `doc_stride` pieces, or sooner if that would skip pieces; the last one ends
+    with the context.
+
+    Args:
+      starts, lengths: number of the first piece, and how many pieces, of each question's context,
+        int64 [Q].
+      query_lengths: pieces of each question, int64 [Q].
+      spec: the lengths.
     """
-    spans = []
-    first = 0
-    while True:
-        length = min(max_pieces, num_pieces - first)
-        spans.append((first, length))
-        if first + length >= num_pieces:
-            return spans
-        first += min(length, doc_stride)
+    room = spec.max_seq_length - 3 - query_lengths
+    stride = tf.minimum(room, spec.doc_stride)
+    count = 1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride
+    number = tf.ragged.range(count)
+    question = number.value_rowids()
+    offset = number.values * tf.gather(stride, question)
+    size = tf.minimum(tf.gather(room, question), tf.gather(lengths, question) - offset)
+    first = tf.gather(starts, question) + offset
+    return Windows(question, first, size, tf.gather(query_lengths, question) + 2)
 
 
-@functools.lru_cache(maxsize=65536)
-def max_contexts(num_pieces: int, max_pieces: int, doc_stride: int) -> tuple[np.ndarray, ...]:
-    """Finds the window with the most context around each piece of a paragraph.
+def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tensor:
+    """Whether no other window of the question shows more context around a piece.
 
-    This is the window in which the smaller of the numbers of pieces to the left and right is
-    largest. Among equals a longer window wins, then an earlier one, so each piece has exactly one.
+    A window shows as much as the smaller of the numbers of pieces to the left and right. Among
+    equals a longer window wins, then an earlier one, so each piece has exactly one.
+
+    Args:
+      windows: all windows.
+      rows: numbers of n of them, int64 [n].
+      pieces: numbers of pieces in these windows, int64 [n, K].
 
     Returns:
-      For each window, bool [its pieces]: whether it is the piece's window.
+      bool [n, K].
 
     Source: google-research/albert squad_utils._check_is_max_context.
     """
-    spans = window_spans(num_pieces, max_pieces, doc_stride)
-    best = np.full(num_pieces, -np.inf)
-    owner = np.zeros(num_pieces, np.int64)
-    for window, (first, length) in enumerate(spans):
-        position = np.arange(length)
-        score = np.minimum(position, length - 1 - position) + 0.01 * length
-        covered = slice(first, first + length)
-        better = score > best[covered]
-        best[covered][better] = score[better]
-        owner[covered][better] = window
-    return tuple(owner[f : f + n] == w for w, (f, n) in enumerate(spans))
+    # From window to window, what is shown only grows and then only falls: neighbours suffice.
+    shift = tf.constant([-1, 0, 1], tf.int64)
+    others = rows[:, None] + shift
+    there = tf.clip_by_value(others, 0, tf.shape(windows.question, tf.int64)[0] - 1)
+    same = tf.gather(windows.question, there) == tf.gather(windows.question, rows)[:, None]
+    size = tf.gather(windows.size, there)[:, None]
+    left = pieces[:, :, None] - tf.gather(windows.first, there)[:, None]
+    right = size - 1 - left
+    shown = (same & (others == there))[:, None] & (left >= 0) & (right >= 0)
+    context = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(size, tf.float64)
+    context = tf.where(shown, context, -1)
+    own = context[:, :, 1, None]
+    better = (context > own) | ((context == own) & (shift < 0))
+    return ~tf.reduce_any(better, axis=-1)
 
 
-class Windows:
-    """All windows of a list of questions, in their order.
+def find_spans(
+    windows: Windows,
+    rows: tf.Tensor,
+    outputs: Mapping[str, tf.Tensor],
+    has_text: tf.Tensor,
+    spec: SquadSpec,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Scores the spans of windows that the model proposes.
 
-    A window's sequence is `[CLS] question [SEP] pieces [SEP]`; a position is an index into it.
+    A span is a possible answer if it lies within the context, is not too long, begins and ends with
+    pieces that have text, and begins in the window that shows most context around its first piece.
 
     Args:
-      questions: the questions.
-      query_ids: the ids of each question, cut to max_query_length.
-      paragraphs: the context of each question.
-      spec: how to cut them.
+      windows: all windows.
+      rows: numbers of n of them, int64 [n].
+      outputs: of SquadTask.predict for these.
+        starts, start_scores: the best starts, int and float [n, K1].
+        ends, end_scores: the best ends, int and float [n, 1, K2]; for a beam [n, K1, K2], those of
+          each start.
+      has_text: whether a piece stands for characters, bool [P].
+      spec: settings of the task.
+
+    Returns:
+      The first and last piece of each span, int64 [n, K], and its score, float [n, K], which is the
+      smallest number of its type if the span is no possible answer.
+    """
+    first, size, shift = (
+        tf.gather(x, rows)[:, None, None]
+        for x in (windows.first, windows.size, windows.context_start)
+    )
+    starts = tf.cast(outputs["starts"], tf.int64)[:, :, None] - shift
+    ends = tf.cast(outputs["ends"], tf.int64) - shift
+    limit = tf.minimum(starts + spec.max_answer_length, size)
+    allowed = (starts >= 0) & (ends >= starts) & (ends < limit)
+    # The padding is for a window without pieces, which may be at the end.
+    padded = tf.concat([has_text, [False]], axis=0)
+    starts, ends = (first + tf.clip_by_value(x, 0, size) for x in (starts, ends))
+    allowed &= tf.gather(padded, starts) & tf.gather(padded, ends)
+    allowed &= shows_most(windows, rows, starts[:, :, 0])[:, :, None]
+    scores = tf.add(outputs["start_scores"][:, :, None], outputs["end_scores"])
+    scores = tf.where(allowed, scores, scores.dtype.min)
+    shape = [tf.shape(scores)[0], -1]
+    starts, ends = (tf.reshape(tf.broadcast_to(x, tf.shape(scores)), shape) for x in (starts, ends))
+    return starts, ends, tf.reshape(scores, shape)
+
+
+@dataclasses.dataclass
+class WindowedQuestions:
+    """Questions, and the windows that they are cut into.
 
     Attributes:
-      question_index: int32 [n]: index of the window's question.
-      context_start: int32 [n]: position of the window's first piece.
-      first_piece: int32 [n]: index of that piece in the paragraph.
-      num_pieces: int32 [n]: number of the paragraph's pieces in the window.
+      questions: the questions.
+      queries: the ids of each, cut to max_query_length.
+      ids, starts, ends: int32 [P], the pieces of all contexts; a piece covers the characters
+        [start, end) of its context.
+      contexts: int64 [Q, 2], the numbers [first, end) of the pieces of each question's context.
+      windows: with NumPy arrays.
     """
 
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        query_ids: Sequence[list[int]],
-        paragraphs: Sequence[Paragraph],
-        spec: SquadSpec,
-    ) -> None:
-        self.questions = questions
-        self.query_ids = query_ids
-        self.spec = spec
-        self._paragraphs = paragraphs
-        rows = []
-        for index, (query, paragraph) in enumerate(zip(query_ids, paragraphs)):
-            room = spec.max_seq_length - len(query) - 3
-            for first, length in window_spans(len(paragraph.ids), room, spec.doc_stride):
-                rows.append((index, len(query) + 2, first, length))
-        columns = np.array(rows, np.int32).reshape(-1, 4).T
-        self.question_index, self.context_start, self.first_piece, self.num_pieces = columns
-
-    def __len__(self) -> int:
-        return len(self.question_index)
-
-    def paragraph(self, window: int) -> Paragraph:
-        """Returns the whole paragraph that the window is cut from."""
-        return self._paragraphs[self.question_index[window]]
-
-    def ids(self, window: int) -> np.ndarray:
-        """Returns the ids of the window's part of the paragraph, int32 [num_pieces]."""
-        first = self.first_piece[window]
-        return self.paragraph(window).ids[first : first + self.num_pieces[window]]
+    questions: Sequence[Question]
+    queries: Sequence[Sequence[int]]
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    contexts: np.ndarray
+    windows: Windows
 
     def sequence(self, window: int, tokenizer: Tokenizer) -> np.ndarray:
         """Returns the ids of `[CLS] question [SEP] pieces [SEP]`, int32 [length]."""
-        query = self.query_ids[self.question_index[window]]
-        return join_segments(tokenizer, query, self.ids(window))
+        question, first, size, _ = (column[window] for column in self.windows)
+        return join_segments(tokenizer, self.queries[question], self.ids[first : first + size])
 
-    def is_max_context(self, window: int) -> np.ndarray:
-        """Returns whether no other window shows more around a piece, bool [num_pieces]."""
-        index = self.question_index[window]
-        room = self.spec.max_seq_length - len(self.query_ids[index]) - 3
-        pieces = len(self._paragraphs[index].ids)
-        number = window - int(np.searchsorted(self.question_index, index))
-        return max_contexts(pieces, room, self.spec.doc_stride)[number]
+    def text(self, question: int, first: int, last: int) -> tuple[str, int, int]:
+        """Returns the text of the pieces first to last, and its characters [start, end)."""
+        start, end = int(self.starts[first]), int(self.ends[last])
+        return self.questions[question].context[start:end], start, end
 
-    def text(self, window: int, start: int, end: int) -> tuple[str, int, int]:
-        """Finds the context's text between two positions, both included.
+    def pieces(self, question: int, start: int, end: int) -> tuple[int, int]:
+        """Returns the first and last piece of characters [start, end) in a question's context."""
+        low, high = self.contexts[question].tolist()
+        first = low + int(np.searchsorted(self.ends[low:high], start, side="right"))
+        last = low + int(np.searchsorted(self.starts[low:high], end, side="left")) - 1
+        # Characters that the tokenizer drops have no piece; the next one stands in for them.
+        first = min(first, high - 1)
+        return first, max(first, last)
 
-        Returns:
-          The text without surrounding white space, and its characters [start, end).
+    def labels(self, spans: Sequence[tuple[int, int] | None]) -> np.ndarray:
+        """Returns the answer's start and end position in every window, int64 [W, 2]; 0 if absent.
+
+        If no window holds a whole answer, those with the largest part of it are labelled with that.
+
+        Args:
+          spans: the characters [start, end) of each question's answer; None without one.
         """
-        paragraph = self.paragraph(window)
-        shift = self.first_piece[window] - self.context_start[window]
-        char_start, char_end = int(paragraph.starts[start + shift]), paragraph.ends[end + shift]
-        text = self.questions[self.question_index[window]].context[char_start:char_end]
-        char_start += len(text) - len(text.lstrip())
-        text = text.strip()
-        return text, char_start, char_start + len(text)
-
-    def positions(self, window: int, first: int, last: int) -> tuple[int, int] | None:
-        """Returns the positions of the pieces first to last; None if the window lacks any."""
-        begin = self.first_piece[window]
-        if first < begin or last >= begin + self.num_pieces[window]:
-            return None
-        shift = int(self.context_start[window] - begin)
-        return first + shift, last + shift
+        pieces = np.array([(-1, -1) if span is None else self.pieces(i, *span)
+                           for i, span in enumerate(spans)])  # fmt: skip
+        question, begin, size, context_start = self.windows
+        first = np.maximum(pieces[question, 0], begin)
+        last = np.minimum(pieces[question, 1], begin + size - 1)
+        largest = np.zeros(len(spans), np.int64)
+        np.maximum.at(largest, question, last - first + 1)
+        held = (last - first + 1 == largest[question]) & (pieces[question, 0] >= 0)
+        positions = np.stack([first, last], axis=1) + (context_start - begin)[:, None]
+        return np.where(held[:, None], positions, 0)
 
 
-def make_windows(questions: Sequence[Question], tokenizer: Tokenizer, spec: SquadSpec) -> Windows:
-    """Cuts the paragraphs of all questions into windows; tokenizes each paragraph once.
+def make_windows(
+    questions: Sequence[Question], tokenizer: Tokenizer, spec: SquadSpec
+) -> WindowedQuestions:
+    """Cuts the contexts of all questions into windows; tokenizes each context once.
+
     The tokenizer takes a second for 2,000 paragraphs.
 
     Raises:
       AlbertError: a context has no text.
     """
-    paragraphs_of: dict[str, Paragraph] = {}
     contexts = dict.fromkeys(question.context for question in questions)
     # A few questions typed at the terminal need no progress display.
     silent = len(contexts) <= 256
+    pieces = []
     with Progress("tokenize paragraphs", len(contexts), "", silent=silent) as progress:
-        for context in contexts:
-            columns = tokenizer.encode_with_offsets(context)
-            paragraphs_of[context] = Paragraph(*(np.array(x, np.int32) for x in columns))
+        for number, context in enumerate(contexts):
+            pieces.append(np.array(tokenizer.encode_with_offsets(context), np.int32).reshape(3, -1))
+            contexts[context] = number
             progress.update(1)
-    paragraphs = [paragraphs_of[question.context] for question in questions]
-    for question, paragraph in zip(questions, paragraphs):
-        if not len(paragraph.ids):
+    counts = np.array([columns.shape[1] for columns in pieces])
+    of = [contexts[question.context] for question in questions]
+    starts, lengths = (np.cumsum(counts) - counts)[of], counts[of]
+    for question, length in zip(questions, lengths):
+        if not length:
             raise AlbertError(f"{question.where}: the context contains no text.")
     queries = tokenizer.encode_batch([question.question for question in questions])
     queries = [query[: spec.max_query_length] for query in queries]
-    return Windows(questions, queries, paragraphs, spec)
+    with tf.device("CPU"):
+        windows = cut_windows(starts, lengths, np.array([len(x) for x in queries]), spec)
+    windows = Windows(*(column.numpy() for column in windows))
+    bounds = np.stack([starts, starts + lengths], axis=1)
+    return WindowedQuestions(questions, queries, *np.concatenate(pieces, axis=1), bounds, windows)
 
 
-def gold_span(question: Question) -> tuple[int, int] | None:
-    """Returns the characters of the first gold answer; None if the question is unanswerable."""
-    if question.is_impossible:
-        return None
-    if not question.answers:
-        raise AlbertError(f"{question.where} has no answer; training needs one for each question.")
-    return answer_span(question, question.answers[0])
+def extract_answers(
+    asked: WindowedQuestions, outputs: Mapping[str, np.ndarray], spec: SquadSpec
+) -> Answers:
+    """Finds the best answers to every question.
 
-
-def label_windows(
-    windows: Windows, spans: Sequence[tuple[int, int] | None], cut_answers: bool
-) -> np.ndarray:
-    """Returns start, end and is_impossible of every window, int64 [n, 3]; see SquadTask.encode.
+    A question without a possible span, see `find_spans`, has the only answer "".
 
     Args:
-      windows: the windows.
-      spans: of each question, from `gold_span`.
-      cut_answers: if no window holds the whole answer, label the window with the largest part of it
-        with that part.
+      asked: the questions and their W windows.
+      outputs: outputs of SquadTask.predict in the order of the windows: those of `find_spans`; for
+        2.0, `null_odds`, float [W].
+      spec: settings of the task.
+
+    Returns:
+      The answers. Null odds are the smallest of the question's windows.
     """
-    labels = np.tile(np.array([0, 0, 1], np.int64), (len(windows), 1))
-    bounds = np.searchsorted(windows.question_index, np.arange(len(spans) + 1)).tolist()
-    for span, begin, stop in zip(spans, bounds, bounds[1:]):
-        if span is None:
-            continue
-        first, last = windows.paragraph(begin).pieces_of(*span)
-        rows = range(begin, stop)
-        positions = {row: windows.positions(row, first, last) for row in rows}
-        if not any(positions.values()) and cut_answers:
-            positions = _largest_part(windows, rows, first, last)
-        for row, start_end in positions.items():
-            if start_end:
-                labels[row] = (*start_end, 0)
-    return labels
-
-
-def _largest_part(
-    windows: Windows, rows: range, first: int, last: int
-) -> dict[int, tuple[int, int] | None]:
-    """Returns the window with most of the pieces first to last, and the positions of its part."""
-    parts = {}
-    for row in rows:
-        begin, size = int(windows.first_piece[row]), int(windows.num_pieces[row])
-        parts[row] = max(first, begin), min(last, begin + size - 1)
-    row = max(rows, key=lambda row: parts[row][1] - parts[row][0])
-    return {row: windows.positions(row, *parts[row])}
+    windows, number = asked.windows, len(asked.windows.question)
+    has_text = asked.ends > asked.starts
+    parts = []
+    for rows in np.array_split(np.arange(number), number // _CHUNK + 1):
+        found = {name: values[rows] for name, values in outputs.items()}
+        with tf.device("CPU"):
+            spans = find_spans(windows, rows, found, has_text, spec)
+        first, last, score = (column.numpy() for column in spans)
+        possible = np.nonzero(score > np.finfo(score.dtype).min)
+        question = windows.question[rows[possible[0]]]
+        parts.append((question, *(column[possible] for column in (first, last, score))))
+    question, first, last, score = map(np.concatenate, zip(*parts))
+    order = np.lexsort((-score, question))
+    bounds = np.searchsorted(question[order], np.arange(len(asked.questions) + 1))
+    answers = Answers()
+    for i, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+        nbest: dict[str, dict[str, Any]] = {}
+        for span in order[begin:end]:
+            text, start, stop = asked.text(i, first[span], last[span])
+            entry = {"text": text, "start": start, "end": stop, "score": float(score[span])}
+            nbest.setdefault(text, entry)
+            if len(nbest) == spec.n_best_size:
+                break
+        nothing = {"text": "", "start": 0, "end": 0, "score": float(np.finfo(np.float32).min)}
+        entries = list(nbest.values()) or [nothing]
+        weights = np.exp([entry["score"] - entries[0]["score"] for entry in entries])
+        for entry, probability in zip(entries, (weights / weights.sum()).tolist()):
+            entry["probability"] = probability
+        answers.nbest[asked.questions[i].id] = entries
+    if "null_odds" in outputs:
+        odds = np.full(len(asked.questions), np.inf)
+        np.minimum.at(odds, windows.question, outputs["null_odds"])
+        ids = (question.id for question in asked.questions)
+        answers.null_odds.update(zip(ids, odds.tolist()))
+    return answers

@@ -49,12 +49,10 @@ _CLASSIFIER = {
 _SQUAD_TASK = {
     "task": SquadTask.name,
     "version": "2.0",
-    "head": "beam",
     "n_best_size": 20,
     "max_answer_length": 30,
     "start_n_top": 5,
     "end_n_top": 5,
-    "compat": False,
     "max_seq_length": 16,
     "doc_stride": 4,
     "max_query_length": 6,
@@ -124,7 +122,7 @@ TARGETS = {
         _task_file(_RACE_TASK), lambda path: MultipleChoiceTask.load(str(path.parent)), True
     ),
     "thresholds": Target(
-        written(THRESHOLDS_FILE, {"null_threshold": -1.5, "found_on": "dev.json"}),
+        written(THRESHOLDS_FILE, {"null_threshold": -1.5, "checkpoint": None}),
         lambda path: load_threshold(str(path.parent)),
         True,
     ),

@@ -31,7 +31,7 @@ def build(tokenizer):
 
 
 def labels(columns):
-    names = "start_positions", "end_positions", "is_impossible"
+    names = "start_positions", "end_positions"
     return list(zip(*(columns[name].tolist() for name in names)))
 
 
@@ -55,26 +55,22 @@ def test_sequences_are_the_windows(build, tokenizer, ask):
 
 
 @pytest.mark.parametrize(
-    ("answer", "version", "compat", "expected"),
+    ("answer", "version", "expected"),
     [
         # The second window has a part of this answer only.
-        ("a b c", "1.1", False, [(3, 5, 0)]),
-        ("a b c", "1.1", True, [(3, 5, 0), (0, 0, 1)]),
-        ("a b c", "2.0", False, [(3, 5, 0), (0, 0, 1)]),
-        ("a b c", "2.0", True, [(3, 5, 0), (0, 0, 1)]),
+        ("a b c", "1.1", [(3, 5)]),
+        ("a b c", "2.0", [(3, 5), (0, 0)]),
         # Both windows have this one.
-        ("c d", "1.1", False, [(5, 6, 0), (3, 4, 0)]),
-        # No window has the whole of this one.
-        ("b c d e f", "1.1", False, [(3, 6, 0)]),
-        ("b c d e f", "1.1", True, [(0, 0, 1)] * 2),
-        ("b c d e f", "2.0", False, [(0, 0, 1), (3, 6, 0)]),
+        ("c d", "1.1", [(5, 6), (3, 4)]),
+        # No window has the whole of these: two have parts of different and of equal length.
+        ("b c d e f", "1.1", [(3, 6)]),
+        ("b c d e f", "2.0", [(0, 0), (3, 6)]),
+        ("b c d e", "2.0", [(4, 6), (3, 5)]),
     ],
 )
-def test_labels_of_windows_with_and_without_the_answer(
-    build, ask, answer, version, compat, expected
-):
+def test_labels_of_windows_with_and_without_the_answer(build, ask, answer, version, expected):
     questions = [ask("a b c d e f", answer, question="j")]
-    columns, data = build(questions, version=version, compat=compat)
+    columns, data = build(questions, version=version)
     assert labels(columns) == expected
     assert ("1 more without the answer left out" in data.summary) == (len(expected) == 1)
 
@@ -82,12 +78,15 @@ def test_labels_of_windows_with_and_without_the_answer(
 def test_unanswerable_questions_point_at_cls(build, ask):
     questions = [ask("a b", is_impossible=True, question="j"), ask("a b", "b", question="j")]
     columns, _ = build(questions, version="2.0")
-    assert labels(columns) == [(0, 0, 1), (4, 4, 0)]
+    assert labels(columns) == [(0, 0), (4, 4)]
 
 
 def test_training_data_without_or_with_a_wrong_answer_is_refused(build, ask):
     wrong = dataclasses.replace(ask("a b", "a"), answers=(Answer("c", 1),))
-    for question, message in ((ask("a b"), "q2 has no answer"), (wrong, "q1: the answer 'c' is")):
+    for question, message in (
+        (ask("a b"), "q2 has no answer, which training"),
+        (wrong, "q1: the answer 'c' is"),
+    ):
         with pytest.raises(AlbertError, match=message):
             build([question])
 
@@ -98,17 +97,19 @@ def test_real_training_windows_point_at_the_answers(build, squad_files, released
     questions = read_squad(str(path), version="2.0")
     lengths = {"max_seq_length": 192, "doc_stride": 64, "max_query_length": 32}
     columns, _ = build(questions, tokenizer=released, version="2.0", **lengths)
-    windows = make_windows(questions, released, SquadSpec("2.0", **lengths))
-    assert len(columns["input_mask"]) == len(windows)
+    asked = make_windows(questions, released, SquadSpec("2.0", **lengths))
+    windows = asked.windows
+    assert len(columns["input_mask"]) == len(windows.question)
     assert len(questions) == 4719
     with_answer = set()
-    for row, (start, end, impossible) in enumerate(labels(columns)):
-        question = questions[windows.question_index[row]]
-        if impossible:
-            assert (start, end) == (0, 0)
+    for row, (start, end) in enumerate(labels(columns)):
+        number = windows.question[row]
+        question, shift = questions[number], windows.first[row] - windows.context_start[row]
+        if not start:
+            assert not end
             continue
         with_answer.add(question.id)
-        text, begin, stop = windows.text(row, start, end)
+        text, begin, stop = asked.text(number, start + shift, end + shift)
         gold = question.answers[0]
         assert gold.text.strip() in text
         assert begin <= gold.start + 1 and stop >= gold.start + len(gold.text) - 1

@@ -10,11 +10,7 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import SquadSpec, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer
-from albert_tf.tasks.squad.windows import (
-    make_windows,
-    max_contexts,
-    window_spans,
-)
+from albert_tf.tasks.squad.windows import Windows, make_windows, shows_most
 from albert_tf.tokenization.normalization import normalize
 from tests.tasks.squad.conftest import lengths
 
@@ -28,65 +24,67 @@ def letters(count):
     return " ".join(LETTERS[i % 10] for i in range(count))
 
 
-def pieces_text(windows, window, start, end):
+def pieces_text(asked, start, end):
     """The text of the pieces of an answer's characters."""
-    paragraph = windows.paragraph(window)
-    first, last = windows.positions(window, *paragraph.pieces_of(start, end))
-    return windows.text(window, first, last)[0]
+    return asked.text(0, *asked.pieces(0, start, end))[0]
 
 
 def test_windows_of_the_released_lengths(tokenizer, ask):
-    questions = [ask(letters(500), question=letters(20))]
-    windows = make_windows(
-        questions,
-        tokenizer,
-        lengths(384, 128, 64),
-    )
-    assert windows.first_piece.tolist() == [0, 128, 256]
-    assert windows.num_pieces.tolist() == [361, 361, 244]
+    question = ask(letters(500), question=letters(20))
+    windows = make_windows([question], tokenizer, lengths(384, 128, 64)).windows
+    assert windows.first.tolist() == [0, 128, 256]
+    assert windows.size.tolist() == [361, 361, 244]
     assert windows.context_start.tolist() == [22] * 3
-    times_best = np.zeros(500, int)
-    for window, (first, size) in enumerate(zip(windows.first_piece, windows.num_pieces)):
-        times_best[first : first + size] += windows.is_max_context(window)
-    np.testing.assert_array_equal(times_best, 1)
 
 
-def slow_max_contexts(spans):
-    """Finds the first window with the most context, piece by piece."""
-    total = max(first + size for first, size in spans)
-    owners = []
-    for piece in range(total):
-        scores = [
+def slow_owners(windows):
+    """Finds the first window with the most context around each piece, one by one."""
+    spans = list(zip(windows.first, windows.size))
+    return [
+        int(np.argmax([
             min(piece - first, first + size - 1 - piece) + 0.01 * size
             if first <= piece < first + size
             else -1
             for first, size in spans
-        ]
-        owners.append(scores.index(max(scores)))
-    return [[owners[first + i] == w for i in range(n)] for w, (first, n) in enumerate(spans)]
+        ]))
+        for piece in range(spans[-1][0] + spans[-1][1])
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("pieces", "room", "stride"), [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (40, 9, 20)]
+    ("pieces", "room", "stride"),
+    [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (40, 9, 20), (60, 9, 1), (500, 361, 128)],
 )
-def test_every_piece_has_a_window_with_the_most_context(pieces, room, stride):
-    spans = window_spans(pieces, room, stride)
-    assert {i for first, size in spans for i in range(first, first + size)} == set(range(pieces))
-    assert all(size <= room for _, size in spans)
-    is_max = [flags.tolist() for flags in max_contexts(pieces, room, stride)]
-    assert is_max == slow_max_contexts(spans)
+def test_every_piece_has_a_window_with_the_most_context(tokenizer, ask, pieces, room, stride):
+    # The windows of other questions, about the same text too, do not count.
+    questions = [ask(letters(pieces), question="a") for _ in range(2)]
+    windows = make_windows(questions, tokenizer, lengths(room + 4, stride, 1)).windows
+    number = len(windows.first) // 2
+    own = Windows(*(column[:number] for column in windows))
+    owners = slow_owners(own)
+    assert len(owners) == pieces and own.size.max() <= room
+    for begin in (0, number):
+        rows = np.arange(begin, begin + number)
+        shown = shows_most(windows, rows, np.tile(np.arange(pieces), (number, 1))).numpy()
+        inside = (np.arange(pieces) >= own.first[:, None]) & (
+            np.arange(pieces) < (own.first + own.size)[:, None]
+        )
+        expected = np.arange(number)[:, None] == owners
+        np.testing.assert_array_equal(shown & inside, expected)
 
 
 def test_long_questions_are_cut_and_make_room(tokenizer, ask):
     questions = [ask(letters(9), question=letters(30)), ask(letters(9), question="a")]
-    windows = make_windows(questions, tokenizer, lengths(12, 4, 5))
-    assert [len(query) for query in windows.query_ids] == [5, 1]
-    assert windows.question_index.tolist() == [0, 0, 0, 1, 1]
-    assert windows.num_pieces.tolist() == [4, 4, 1, 8, 5]
-    assert (windows.context_start + windows.num_pieces + 1).max() == 12
+    asked = make_windows(questions, tokenizer, lengths(12, 4, 5))
+    windows = asked.windows
+    assert [len(query) for query in asked.queries] == [5, 1]
+    assert windows.question.tolist() == [0, 0, 0, 1, 1]
+    assert windows.size.tolist() == [4, 4, 1, 8, 5]
+    assert (windows.context_start + windows.size + 1).max() == 12
     ids = tokenizer.encode(letters(9))
-    for window, (first, size) in enumerate(zip(windows.first_piece, windows.num_pieces)):
-        assert windows.ids(window).tolist() == ids[first : first + size]
+    for window, (first, size) in enumerate(zip(windows.first, windows.size)):
+        sequence = asked.sequence(window, tokenizer)
+        assert sequence[windows.context_start[window] : -1].tolist() == ids[first : first + size]
 
 
 @VOCABULARIES
@@ -106,10 +104,9 @@ def test_answers_are_recovered_from_their_pieces(request, vocabulary, context, a
     tokenizer = request.getfixturevalue(vocabulary)
     question = ask(context, *answers)
     windows = make_windows([question], tokenizer, SquadSpec("1.1"))
-    assert len(windows) == 1
     for answer in question.answers:
         start, end = answer_span(question, answer)
-        text = pieces_text(windows, 0, start, end)
+        text = pieces_text(windows, start, end)
         assert answer.text in text
         # No other words than those that the answer touches.
         assert len(text.split()) == len(answer.text.split())
@@ -143,26 +140,8 @@ def test_answers_in_odd_texts_are_recovered_whole(request, vocabulary, ask):
             context += word + rng.choice(SPACES)
         start, stop = bounds[begin][0], bounds[end - 1][1]
         windows = make_windows([ask(context)], tokenizer, SquadSpec("1.1"))
-        text = pieces_text(windows, 0, start, stop)
+        text = pieces_text(windows, start, stop)
         assert visible(text) == visible(context[start:stop]), (context, text)
-
-
-def test_characters_of_an_answer_are_those_of_the_context(tokenizer, ask):
-    question = ask("the  cafe\u0301s ½  b", "cafe\u0301s ½")
-    windows = make_windows([question], tokenizer, SquadSpec("1.1"))
-    start, end = answer_span(question, question.answers[0])
-    positions = windows.positions(0, *windows.paragraph(0).pieces_of(start, end))
-    assert windows.text(0, *positions) == ("cafe\u0301s ½", start, end)
-
-
-def test_positions_are_none_where_a_window_lacks_the_answer(tokenizer, ask):
-    windows = make_windows(
-        [ask(letters(9), question="a")],
-        tokenizer,
-        lengths(8, 2, 1),
-    )
-    assert windows.first_piece.tolist() == [0, 2, 4, 6][: len(windows)]
-    assert [windows.positions(w, 3, 4) for w in range(3)] == [None, (4, 5), None]
 
 
 def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
@@ -199,18 +178,13 @@ def test_answers_of_the_real_files_are_recovered_and_fast(squad_files, released,
     questions = read_squad(str(squad_files / name), version=version)
     windows = make_windows(questions, released, SquadSpec("1.1"))
     seconds = time.process_time() - began
-    indices, firsts = np.unique(windows.question_index, return_index=True)
-    assert indices.tolist() == list(range(len(questions)))
     contained, exact = [], []
-    for question, window in zip(questions, firsts):
-        paragraph = windows.paragraph(window)
+    for i, question in enumerate(questions):
         for answer in question.answers:
-            first, last = paragraph.pieces_of(*answer_span(question, answer))
-            found = normalize_answer(
-                question.context[paragraph.starts[first] : paragraph.ends[last]]
-            )
-            contained.append(normalize_answer(answer.text) in found)
-            exact.append(normalize_answer(answer.text) == found)
+            text, *_ = windows.text(i, *windows.pieces(i, *answer_span(question, answer)))
+            found, gold = normalize_answer(text), normalize_answer(answer.text)
+            contained.append(gold in found)
+            exact.append(gold == found)
     # Measured: 0.99994, 0.99990, 1 and 1; the other answers end within a word.
     assert np.mean(contained) > 0.9998
     assert np.mean(exact) > 0.99
