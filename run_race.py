@@ -64,13 +64,8 @@ def _main() -> None:
 
     # All data is read before anything is trained, so that its errors show at once.
     examples, given = shared.read_examples(read), given_settings(data.MultipleChoiceSpec)
-    number = {"num_choices": len(examples.train[0].options)} if examples.train else {}
     task, config = shared.open_task(
-        MultipleChoiceTask,
-        "race",
-        {**given, **number},
-        given,
-        eval_batch_size=FLAGS.eval_batch_size,
+        MultipleChoiceTask, "race", given, given, eval_batch_size=FLAGS.eval_batch_size
     )
     run(task, examples, config)
 

@@ -278,5 +278,5 @@ def _multiple_choice(
     examples = [
         MultipleChoiceExample(str(i), words[9], words[10], options, i, "", "") for i in range(2)
     ]
-    spec = MultipleChoiceSpec(_CHOICES, step.seq_length, max_qa_length=step.seq_length // 2)
+    spec = MultipleChoiceSpec(step.seq_length, max_qa_length=step.seq_length // 2)
     return MultipleChoiceTask(config, tokenizer, spec), examples

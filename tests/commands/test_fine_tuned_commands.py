@@ -83,7 +83,7 @@ def test_questions_are_answered(albert, fine_tuned):
 
 
 def test_an_option_is_chosen(albert, fine_tuned):
-    folder = fine_tuned(MultipleChoiceTask, MultipleChoiceSpec(3, 16, 6))
+    folder = fine_tuned(MultipleChoiceTask, MultipleChoiceSpec(16, 6))
     expected = MultipleChoice.load(folder).choose(TEXTS, "w9 _", "w10 w11")
     given = ["choose", folder, *TEXTS, "--question=w9 _", "--context=w10 w11"]
     lines = albert(*given).ok().stdout.splitlines()

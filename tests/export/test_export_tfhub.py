@@ -165,7 +165,7 @@ def test_multiple_choice_predicts_as_run_race_does(
     sentencepiece_tokenizer, odd_texts, export, tmp_path
 ):
     tokenizer = sentencepiece_tokenizer
-    spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
+    spec = MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)
     task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
     write_run(task, tmp_path / "run")
     rng = random.Random(0)
@@ -278,7 +278,7 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
     elif name == "classification":
         task = classification_task(tokenizer)
     else:
-        spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
+        spec = MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)
         task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
     write_run(task, tmp_path / "run")
     path = str(tmp_path / "saved")

@@ -88,7 +88,7 @@ def open_small_task(
         task = SquadTask(config, tokenizer, spec, dropout_rate)
         data = read_squad(str(path), version=version)
     elif name == "multiple_choice":
-        spec = MultipleChoiceSpec(num_choices=3, max_seq_length=max_seq_length, max_qa_length=6)
+        spec = MultipleChoiceSpec(max_seq_length=max_seq_length, max_qa_length=6)
         task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)
         data = _questions(examples)
     else:

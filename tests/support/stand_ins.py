@@ -68,7 +68,7 @@ def write_squad_run(folder: Path) -> None:
 
 def write_race_run(folder: Path) -> None:
     """Writes an output directory of run_race.py, with random weights."""
-    spec = MultipleChoiceSpec(4, max_seq_length=64, max_qa_length=32)
+    spec = MultipleChoiceSpec(max_seq_length=64, max_qa_length=32)
     write_run(MultipleChoiceTask(config(), tokenizer(), spec), folder)
 
 

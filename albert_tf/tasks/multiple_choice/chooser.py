@@ -68,8 +68,7 @@ class MultipleChoice(FineTunedModel):
         examples = _read(train, "train")
         held_out = () if eval is None else _read(eval, "eval")
 
-        spec = {"num_choices": len(examples[0].options)}
-        return cls._train(model, "race", examples, held_out, spec, settings)
+        return cls._train(model, "race", examples, held_out, {}, settings)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled questions, as run_race.py computes them.

@@ -56,8 +56,6 @@ class MultipleChoiceSpec(Settings):
       AlbertError: a value is out of range.
     """
 
-    # Those of the training questions. Each option is named by a letter.
-    num_choices: int = setting(4, "Options per question.", minimum=2, maximum=26, flag=None)
     max_seq_length: int = setting(
         512, "Maximum length of a sequence in tokens; the text is cut to fit.", minimum=1
     )
@@ -155,10 +153,10 @@ def row_questions(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[MultipleCh
             raise AlbertError(f"{where}: there is neither a context nor a question.")
         options = _list(row, "options", where)
         number = number or len(options)
-        if len(options) < 2 or len(options) != number:
+        if not 2 <= len(options) <= 26 or len(options) != number:  # Each is named by a letter.
             raise AlbertError(
                 f"{where}: {len(options)} options, but the first question has {number}; every "
-                "question must have the same number of options, at least 2."
+                "question must have the same number of options, 2 to 26."
             )
         example = MultipleChoiceExample(
             id=str(row.get("id", len(examples))),

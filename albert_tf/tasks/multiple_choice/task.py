@@ -57,7 +57,7 @@ def option_text(question: str, option: str) -> str:
 class MultipleChoiceTask(FineTuningTask):
     """One encoder scores each option; cross-entropy of the softmax over the options.
 
-    The model cannot tell the options' letters apart, so the baseline is chance, 1 of `num_choices`.
+    The model cannot tell the options' letters apart, so the baseline is chance.
     """
 
     name = "multiple_choice"

@@ -61,7 +61,6 @@ _SQUAD_TASK = {
 
 _RACE_TASK = {
     "task": MultipleChoiceTask.name,
-    "num_choices": 4,
     "max_seq_length": 16,
     "max_qa_length": 8,
 }

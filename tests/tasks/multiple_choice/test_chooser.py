@@ -32,7 +32,7 @@ def tokenizer(tmp_path):
 
 def test_the_choice_is_that_of_the_records(tokenizer):
     config = tiny_config(tokenizer.vocab_size, initializer_range=0.5)
-    task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(3, 16, 6))
+    task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(16, 6))
     model = task.build_model()
     long = " ".join(WORDS[:20])
     options = ("w1", "w2 w3", "w4 w5 w6 w7 w8 w9 w10")
@@ -65,7 +65,7 @@ def test_wrong_questions_are_named(changes, message, tmp_path):
 
 def test_wrong_options_are_refused(tokenizer):
     task = MultipleChoiceTask(
-        tiny_config(tokenizer.vocab_size), tokenizer, MultipleChoiceSpec(3, 16, 6)
+        tiny_config(tokenizer.vocab_size), tokenizer, MultipleChoiceSpec(16, 6)
     )
     chooser = MultipleChoice(task, None)
     for arguments, message in (

@@ -71,7 +71,7 @@ def test_every_option_has_a_row_of_text_question_and_option(tokenizer):
         example("abc", "q", ["x", "yz", "w"], label=2, group="high"),
         example("de", "p_", ["u", "v", "w"], label=None),
     ]
-    batch, summary = build(tokenizer, questions, num_choices=3, max_seq_length=16, max_qa_length=8)
+    batch, summary = build(tokenizer, questions, max_seq_length=16, max_qa_length=8)
     rows = [[letters_of(row) for row in rows] for rows in batch["input_word_ids"]]
     assert rows == [
         ["^abc|qx|.", "^abc|qyz|", "^abc|qw|."],
@@ -88,7 +88,7 @@ def test_every_option_has_a_row_of_text_question_and_option(tokenizer):
 
 def test_question_and_option_keep_their_end_and_the_text_its_beginning(tokenizer):
     question = example("abcdefgh", "klmno", ["vwxyz", "z"])
-    batch, summary = build(tokenizer, [question], num_choices=2, max_seq_length=14, max_qa_length=7)
+    batch, summary = build(tokenizer, [question], max_seq_length=14, max_qa_length=7)
     rows = [letters_of(row) for row in batch["input_word_ids"][0]]
     # 14 = [CLS] + text + [SEP] + at most 7 + [SEP].
     assert rows == ["^abcd|novwxyz|", "^abcde|klmnoz|"]
@@ -112,7 +112,7 @@ def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, monkeypatch):
         lambda self, texts: seen.extend(texts) or encode(self, texts),
     )
     questions = [example("abc", "q", ["x", "y"]), example("abc", "r", ["x", "y"])]
-    build(tokenizer, questions, num_choices=2, max_seq_length=16, max_qa_length=4)
+    build(tokenizer, questions, max_seq_length=16, max_qa_length=4)
     assert seen.count("a b c") == 1
     assert len(seen) == 5
 
@@ -120,7 +120,6 @@ def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_choices": 1}, "`num_choices`=1 must be an integer from 2 to 26"),
         (
             {"max_seq_length": 131, "max_qa_length": 128},
             "`max_qa_length`=128 does not fit: with max_seq_length=131",

@@ -17,7 +17,7 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from tests.support.builders import write_tokenizer
 
-SPEC = MultipleChoiceSpec(num_choices=3, max_seq_length=16, max_qa_length=6)
+SPEC = MultipleChoiceSpec(max_seq_length=16, max_qa_length=6)
 
 
 @pytest.fixture
