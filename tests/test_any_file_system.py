@@ -137,4 +137,4 @@ def test_a_short_chain_runs_with_all_paths_below_ram(run):
         run(export_tfhub, albert_directory=f"{ROOT}/pretrained", export_path=export)
     assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
     encoder = tf.saved_model.load(export)
-    assert encoder.do_lower_case.numpy() and not hasattr(encoder, "mlm")
+    assert encoder.do_lower_case.numpy() and hasattr(encoder, "mlm")

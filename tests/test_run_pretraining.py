@@ -24,8 +24,8 @@ from tests.support.events import undocumented_tags
 MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"
 WORDS = [f"w{i}" for i in range(95)]
 CONFIG = tiny_config(
-    30000, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=512,
-    hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+    30000, embedding_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+    max_position_embeddings=512, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
 ).to_dict()  # fmt: skip
 COMPACT_CONFIG = {**CONFIG, "vocab_size": len(vocabulary(WORDS))}
 
