@@ -94,7 +94,7 @@ def test_too_short_a_time_is_an_error():
 
 def record_run(config, time_budget):
     """Writes run_config.json as the training of a plan does; returns its path."""
-    source = SimpleNamespace(manifest=None, masking=None)
+    source = SimpleNamespace(manifest=SimpleNamespace(options={}), masking=None)
     task = PretrainingTask(tiny_config(40), source, neighbor_attention=config.neighbor_attention)
     config = dataclasses.replace(config, time_budget=time_budget)
     spec, folder = TrainSpec(None, config.num_train_steps, "data"), RunFolder(config.output_dir)
