@@ -102,6 +102,7 @@ class RecordSource:
         return {
             "kind": self.manifest.kind,
             "examples": self.num_examples,
+            "shards": [shard.name for shard in self.manifest.shards],
             "options": dict(self.manifest.options),
             "statistics": dict(self.manifest.statistics),
         }
