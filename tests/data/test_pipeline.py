@@ -141,6 +141,7 @@ def test_the_description_has_the_options_and_statistics_of_every_folder(tmp_path
         return {"options": {"short_seq_prob": number / 10}, "statistics": {"instances": number}}
 
     one, both = (RecordSource(chosen, LABELS).description for chosen in (paths[:1], paths))
-    assert one == {"kind": "pretraining", "examples": 1, **built(1)}
+    assert one == {"kind": "pretraining", "examples": 1, "shards": ["shard"], **built(1)}
     statistics = {"folder 1": built(1), "folder 2": built(2)}
-    assert both == {**one, "examples": 3, "statistics": statistics}
+    shards = ["shard", "shard"]
+    assert both == {**one, "examples": 3, "shards": shards, "statistics": statistics}
