@@ -41,8 +41,7 @@ def test_a_program_takes_the_batch_and_the_state_and_returns_the_state(folder):
     assert len(loaded.of_kind(SLOT)) == 2 * len(loaded.of_kind(WEIGHT)) > 40
     replaced = [loaded.parameters[i].name for i in loaded.updates]
     assert sorted(replaced) == sorted(p.name for p in loaded.state())
-    # What else the function captures are coefficients of the optimizer.
-    assert [p.value for p in loaded.of_kind(program.VALUE)] == pytest.approx([0.9, 0.999, 0.01])
+    assert not loaded.of_kind(program.VALUE)  # The optimizer's coefficients are constants.
     assert loaded.tokens == LENGTH * ROWS
     assert "loss" in loaded.metrics
 
