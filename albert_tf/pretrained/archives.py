@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import http.client
 import os
@@ -71,8 +72,11 @@ def download(url: str, path: str) -> str:
                     _receive(response, f, os.path.basename(path))
                 break
             except (OSError, http.client.HTTPException) as error:
-                is_final = isinstance(error, urllib.error.HTTPError)
-                failures = _ATTEMPTS if is_final else 1 + failures * (f.tell() == received)
+                if isinstance(error, urllib.error.HTTPError) and error.code < 500:
+                    raise AlbertError(
+                        f"{url} cannot be downloaded: the server answers {first_line(error)}."
+                    ) from error
+                failures = 1 + failures * (f.tell() == received)
                 if failures == _ATTEMPTS:
                     reason = first_line(getattr(error, "reason", None) or error)
                     raise AlbertError(
@@ -100,9 +104,10 @@ def _receive(response: http.client.HTTPResponse, f: BinaryIO, name: str) -> None
         raise ConnectionError(f"the connection ended after {f.tell():,} of {total:,} bytes")
 
 
-@functools.cache
 def unpack(path: str) -> str:
     """Unpacks an archive into a temporary folder, which is deleted when the process ends.
+
+    A second call for the same file returns the same folder.
 
     Returns:
       The folder with the files. If the archive holds a single folder, that one.
@@ -112,28 +117,39 @@ def unpack(path: str) -> str:
         file nor a folder inside the archive.
     """
     files.check_file(path, "archive")
+    status = storage.gfile().stat(path)
+    return _unpack(path, status.length, status.mtime_nsec)
+
+
+@functools.cache
+def _unpack(path: str, length: int, modified_nanoseconds: int) -> str:
+    """Unpacks this version of an archive."""
+    del modified_nanoseconds
     temporary = tempfile.TemporaryDirectory(prefix="albert_tf-")
-    atexit.register(temporary.cleanup)
     # Errors that name the files name the archive.
     folder = os.path.join(temporary.name, os.path.basename(path))
-    try:
-        with files.space_for(f"the files of {path}"), storage.gfile().GFile(path, "rb") as f:
-            _extract(path, f, folder)
-    except AlbertError:
-        raise
-    except Exception as error:  # The libraries raise errors of many types.
-        # The whole message of the system's errors names the temporary folder.
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
+    with contextlib.ExitStack() as stack:
+        stack.callback(temporary.cleanup)
+        try:
+            with files.space_for(f"the files of {path}"), storage.gfile().GFile(path, "rb") as f:
+                _extract(path, f, folder, max(_MAX_SMALL_BYTES, _MAX_RATIO * length))
+        except AlbertError:
+            raise
+        except Exception as error:  # The libraries raise errors of many types.
+            # The whole message of the system's errors names the temporary folder.
+            reason = getattr(error, "strerror", None) or first_line(error)
+            raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
+        stack.pop_all()
+    atexit.register(temporary.cleanup)
     while len(names := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{names[0]}"):
         folder = os.path.join(folder, names[0])
     return folder
 
 
-def _extract(path: str, f: BinaryIO, folder: str) -> None:
-    """Writes an archive's files to a new folder, where nothing but they and folders are made."""
+def _extract(path: str, f: BinaryIO, folder: str, limit: int) -> None:
+    """Writes an archive's files, at most `limit` bytes, to a new folder; makes no links."""
     os.mkdir(folder)
-    limit, total = max(_MAX_SMALL_BYTES, _MAX_RATIO * storage.size(path)), 0
+    total = 0
     members = _zip_members(f) if path.endswith(".zip") else _tar_members(f)
     for count, (name, size, is_plain, content) in enumerate(members, start=1):
         target = posixpath.normpath(name)

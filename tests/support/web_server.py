@@ -21,6 +21,7 @@ class WebServer(http.server.ThreadingHTTPServer):
     Attributes:
       files: content by path, "/model.tar.gz"; the query of a request is ignored.
       models: the files of each model on Hugging Face: {"owner/name": {"config.json": b"…"}}.
+      errors: status codes of the next answers; each is used once.
       cut: number of bytes after which the next answers with content end; each is used once.
       answers_ranges: whether a part of a file can be asked for.
       requests: method, path, and the header Range, in order.
@@ -33,6 +34,7 @@ class WebServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.models: dict[str, dict[str, bytes]] = {}
+        self.errors: list[int] = []
         self.cut: list[int] = []
         self.answers_ranges = True
         self.requests: list[tuple[str, str, str | None]] = []
@@ -84,6 +86,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _get(self) -> None:
         path = self._note()
+        if self.server.errors:
+            self._answer(self.server.errors.pop(0), b"")
+            return
         if path in self.server.files:
             self._send_file(self.server.files[path], {})
             return
