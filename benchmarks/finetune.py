@@ -69,15 +69,15 @@ def define_flags() -> None:
     flags.DEFINE_enum("peer_mode", "eager", ["eager", "compile"], "How the peer runs its model.")
 
 
-def open_glue(name: str, folder: str) -> tuple[FineTuningTask, Sequences, Sequences]:
+def open_glue(name: str) -> tuple[FineTuningTask, Sequences, Sequences]:
     """A task of GLUE, what to train on, and its development set.
 
     Raises:
-      AlbertError: the task has numbers in place of labels.
+      AlbertError: there is no such task, or it has numbers in place of labels.
     """
-    glue = TASKS[name]
-    if not glue.labels:
-        raise AlbertError(f"--glue_tasks: {name} predicts numbers; give tasks with labels.")
+    glue = TASKS.get(name.lower())
+    if glue is None or not glue.labels:
+        raise AlbertError(f"--glue_tasks: {name} is no task of GLUE with labels.")
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
     train, dev = (read_split(glue.splits[kind], FLAGS.glue_dir) for kind in ("train", "dev"))
@@ -229,7 +229,7 @@ def _main() -> None:
     openers: dict[str, Callable[[str], tuple]] = {}
     if FLAGS.glue_dir:
         for name in FLAGS.glue_tasks:
-            openers[name] = lambda folder, name=name: open_glue(name, folder)
+            openers[name] = lambda _, name=name: open_glue(name)
     if FLAGS.squad_file:
         openers["SQuAD"] = open_squad
     results, rows = {}, [["", "unit per second", _OURS, _PEER, "ratio"]]

@@ -11,7 +11,7 @@ from albert_tf.cli import script
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:
-    """Runs the command that the first argument names; see `run`.
+    """Runs the command that the first argument names; see `script.run`.
 
     Args:
       commands: arguments of `script.run` by the command's name.

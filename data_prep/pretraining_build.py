@@ -29,7 +29,7 @@ from data_prep.documents import bucket_path
 from data_prep.encoding import Context, summarize
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import NSP, PretrainingOptions
-from data_prep.pretraining_shards import RECORDS, ShardTask, is_complete
+from data_prep.pretraining_shards import NOTES, RECORDS, ShardTask, is_complete
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10
@@ -103,9 +103,13 @@ def build_pretraining_data(
         process, a failed worker, or a corpus without any instance.
     """
     build = _Build(input_files, tokenizer, output, options)
+    # Records that are complete can be read while a process holds the folder, or without the right
+    # to write there.
+    if not build.has_remains() and (manifest := build.finished(overwrite)):
+        return manifest
     with (
         lock_folder(output.folder, "building records"),
-        removal.own_temporaries(build.owner, output.folder, build.work_folder),
+        removal.own_temporaries(build.owner, *build.folders),
     ):
         return build.finished(overwrite) or build.run(runner, overwrite)
 
@@ -127,6 +131,11 @@ class _Build:
         self._folder = output.folder
         self.work_folder = os.path.join(output.folder, WORK_FOLDER)
         self._records = os.path.join(self.work_folder, RECORDS)
+        #: Where temporary files may be.
+        self.folders = (
+            *(output.folder, self.work_folder, self._records),
+            os.path.join(self.work_folder, NOTES),
+        )
         self._plan_path = os.path.join(self.work_folder, "plan.json")
         self._plan = self._make_plan()
         self.owner = removal.owner_id("build", self._plan)
@@ -149,6 +158,11 @@ class _Build:
             },
         }
 
+    def has_remains(self) -> bool:
+        """Returns whether a build is unfinished, or one of this plan has left temporary files."""
+        names = storage.listdir(self._folder)
+        return WORK_FOLDER in names or any(self.owner in name for name in names)
+
     def finished(self, overwrite: bool) -> Manifest | None:
         """Returns the folder's manifest if the planned records are complete.
 
@@ -156,9 +170,12 @@ class _Build:
           AlbertError: the folder has other records, which must not be overwritten.
         """
         plan = files.read_json(self._plan_path) if files.exists(self._plan_path) else None
-        if plan and files.exists(os.path.join(self._records, FILE_NAME)):
-            _publish(self._folder)  # Whichever build was killed before its end.
-        if not files.exists(os.path.join(self._folder, FILE_NAME)):
+        manifest_path = os.path.join(self._folder, FILE_NAME)
+        # Without a manifest, the publication of that build, whichever it is, has begun.
+        publishes = plan == self._plan or not files.exists(manifest_path)
+        if plan and publishes and files.exists(os.path.join(self._records, FILE_NAME)):
+            _publish(self._folder)
+        if not files.exists(manifest_path):
             return None
         manifest = Manifest.load(self._folder)
         if {"options": manifest.options, "tokenizer": manifest.tokenizer} == self._plan:
@@ -301,8 +318,8 @@ class _Build:
             raise AlbertError(f"The corpus is empty: no text in {names}.")
         if len(buckets) < (wanted or 1):
             raise AlbertError(
-                f"The corpus has too few documents for {wanted} shards; ask for at most "
-                f"{len(buckets)}."
+                f"The documents of the corpus fill only {len(buckets)} of {wanted} shards; ask for "
+                f"at most {len(buckets)}."
             )
         return buckets
 

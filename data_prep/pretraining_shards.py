@@ -20,7 +20,7 @@ from data_prep.encoding import Context, encode
 from data_prep.instances import create_instances
 
 #: Folder of the shards, in the build's working folder.
-RECORDS = "records"
+RECORDS, NOTES = "records", "notes"
 #: Numbers (instances × length) processed at once: many for NumPy, few enough for the caches.
 _BATCH_NUMBERS = 1 << 19
 
@@ -50,7 +50,7 @@ class ShardTask:
     @property
     def note_path(self) -> str:
         """Path of the note on the finished shard."""
-        return os.path.join(self.folder, "notes", f"{self.name}.json")
+        return os.path.join(self.folder, NOTES, f"{self.name}.json")
 
     def result(self) -> tuple[ShardInfo, dict[str, int]] | None:
         """Reads the shard's description and counts; None if it is not finished."""

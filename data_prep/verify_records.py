@@ -25,7 +25,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
-from albert_tf.data.record_errors import check_shard
+from albert_tf.data.record_errors import check_shard, is_pretraining
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
@@ -127,7 +127,9 @@ def verify(folders: Sequence[RecordFiles]) -> int:
         name = os.path.dirname(folder.paths[0]) or "."
         if not folder.manifest:
             print(f"{name} has no manifest.json: numbers and checksums were not compared.")
-        if not folder.tokenizer:
+        if not is_pretraining(folder.features):
+            print(f"{name} has other records than for pretraining: their values were not checked.")
+        elif not folder.tokenizer:
             print(f"{name} has no tokenizer.json: ids were not compared with a vocabulary.")
     return faulty
 
@@ -142,7 +144,7 @@ def as_text(folders: Sequence[RecordFiles]) -> Iterator[str]:
     import tensorflow as tf
 
     for folder in folders:
-        if folder.features.keys().isdisjoint({"text_ids", "masked_lm_positions"}):
+        if not is_pretraining(folder.features):
             raise AlbertError(f"{folder.paths[0]} does not hold pretraining records.")
         if not folder.tokenizer:
             raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")

@@ -195,7 +195,6 @@ PROGRAMS = {
             f"--input_file={inputs / 'text.txt'}",
             f"--output_prefix={out / 'en'}",
             "--vocab_size=60",
-            "--overwrite",
         ],
     ),
     "convert_checkpoint": Program(

@@ -143,34 +143,43 @@ def map_intact(
 
 
 def _bounds(block: bytes) -> list[int]:
-    """Returns where the records begin that a block holds as a whole, and where the last one ends.
+    """Returns where the records begin that a block holds completely, and where the last one ends.
 
-    Follows their lengths from the begin of the block on.
+    Follows their lengths from the beginning of the block, up to a length of 0: no record is empty,
+    but damaged files have long runs of zeros.
     """
     bounds, end = [], 0
     while end <= len(block):
         bounds.append(end)
-        end += FRAME_BYTES + int.from_bytes(block[end : end + _LENGTH_BYTES], "little")
+        if not (length := _length(block, end)):
+            break
+        end += FRAME_BYTES + length
     return bounds
+
+
+def _length(block: bytes, at: int) -> int:
+    return int.from_bytes(block[at : at + _LENGTH_BYTES], "little")
 
 
 def _offsets(path: str) -> Iterator[list[int]]:
     """Yields the `_bounds` of a file block by block, as far as its lengths can be followed."""
     import tensorflow as tf
 
-    begin, left, wanted = 0, storage.size(path), _BLOCK_BYTES
+    begin, left = 0, storage.size(path)
     with tf.io.gfile.GFile(path, "rb") as f:
-        while wanted and left:
+        while left:
             f.seek(begin)
-            block = f.read(wanted)
+            block = f.read(_BLOCK_BYTES)
             bounds = _bounds(block)
+            if not bounds[-1]:  # The record is larger than the block, or its length is wrong.
+                length = _length(block, 0)
+                if not length or FRAME_BYTES + length > left:
+                    yield [begin]
+                    return
+                # TensorFlow checks the length's checksum before it reads so much.
+                bounds = [0, FRAME_BYTES + length]
             yield [begin + at for at in bounds]
             begin, left = begin + bounds[-1], left - bounds[-1]
-            if bounds[-1]:
-                wanted = _BLOCK_BYTES
-            else:  # The record is larger than the block, or its length is wrong.
-                size = FRAME_BYTES + int.from_bytes(block[:_LENGTH_BYTES], "little")
-                wanted = size if wanted < size <= left else 0
 
 
 def _payloads(path: str, offsets: list[int]) -> list[bytes | None]:

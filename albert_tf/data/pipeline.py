@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -98,12 +99,16 @@ class RecordSource:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Describes the data and how they were built, as JSON values."""
+        """Describes the data and how they were built, as JSON values; without paths and times."""
+        inputs = [
+            {"name": os.path.basename(entry["path"]), "bytes": entry["bytes"]}
+            for entry in self.manifest.options.get("input_files", ())
+        ]
         return {
             "kind": self.manifest.kind,
             "examples": self.num_examples,
             "shards": [shard.name for shard in self.manifest.shards],
-            "options": dict(self.manifest.options),
+            "options": {**self.manifest.options, **({"input_files": inputs} if inputs else {})},
             "statistics": dict(self.manifest.statistics),
         }
 

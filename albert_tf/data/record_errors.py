@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
 from albert_tf.data.framing import Frame, map_intact, read_frames
-from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.errors import AlbertError, StoppedError, first_line
 from albert_tf.io import files, storage
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _INPUT_ERROR = re.compile(
 )
 #: Records checked together.
 _BATCH = 1000
-OTHER_LAYOUT = "it does not have the layout of the others"
+_OTHER_LAYOUT = "it does not have the layout of the others"
 
 #: A description of a fault, and bool [n]: which records have it.
 Finding = tuple[str, np.ndarray]
@@ -50,10 +51,11 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
 
     Raises:
       StoppedError: the data cannot be read for now.
-      AlbertError: as raised by `check`. Other errors pass.
+      AlbertError: as raised by `check`; or the data have none and are damaged. Other errors pass.
     """
     import tensorflow as tf
 
+    faults = tf.errors.DataLossError, tf.errors.InvalidArgumentError
     try:
         yield
     # If TensorFlow quotes a record that is no example, the message is not UTF-8.
@@ -68,7 +70,14 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
                     f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, "
                     "and run the same command again."
                 ) from error
+            if not isinstance(error, faults):  # Such as a worker that is lost.
+                raise
         getattr(input_fn, "check", lambda: None)()
+        if isinstance(error, tf.errors.DataLossError):
+            raise AlbertError(
+                f"The input records are damaged ({first_line(message)}); "
+                "run data_prep/verify_records.py to find the shard."
+            ) from error
         raise
 
 
@@ -85,7 +94,7 @@ def check_shard(
     Args:
       path: the TFRecord file.
       features: the layout; records may have further features.
-      listed: what the shard should be.
+      listed: what the shard should be; None if nothing is known.
       on_read: called from time to time with the number of bytes read since the last call.
       tokenizer: see `check_columns`.
       vocab_size: see `check_columns`.
@@ -93,7 +102,7 @@ def check_shard(
     Raises:
       AlbertError: the shard is missing or faulty; names the first faulty record and its byte.
     """
-    bounds: list[int] = []
+    bounds = array("q")
     faults: list[Frame] = []
     frames = read_frames(path)
     while batch := list(islice(frames, _BATCH)):
@@ -119,8 +128,8 @@ def check_shard(
             found = "blocks at other bytes"
         if found:
             raise AlbertError(
-                f"{path} is not the shard that its manifest, or the start of this run, describes: "
-                f"it has {found}; {advice}."
+                f"{path} differs from its manifest, or from the file that this run opened: it has "
+                f"{found}; {advice}."
             )
     return count
 
@@ -146,7 +155,7 @@ def _check_examples(
     # TensorFlow quotes a name that is not UTF-8, and Python then cannot decode the message.
     errors = tf.errors.InvalidArgumentError, UnicodeDecodeError
     reasons = map_intact(check, examples, errors)
-    return [OTHER_LAYOUT if reason is None else reason for reason in reasons]
+    return [_OTHER_LAYOUT if reason is None else reason for reason in reasons]
 
 
 def check_columns(
@@ -164,9 +173,15 @@ def check_columns(
     vocab_size = tokenizer.vocab_size if tokenizer else vocab_size or np.iinfo(np.int64).max
     if "text_ids" in columns:
         yield from _check_compact(columns, tokenizer, vocab_size)
-    elif "masked_lm_positions" in columns:
+    elif is_pretraining(columns):
         yield from _check_sequences(columns, tokenizer, vocab_size)
         yield from _check_predictions(columns, tokenizer, vocab_size)
+
+
+def is_pretraining(names: Container[str]) -> bool:
+    """Returns whether these are the features of pretraining records, masked or compact."""
+    masked = records.pretraining_features(1, 1).keys() - {"token_boundary"}
+    return "text_ids" in names or all(name in names for name in masked)
 
 
 def _check_compact(

@@ -40,7 +40,8 @@ def model_card(kind: Kind, name: str, sections: Mapping[str, Any]) -> str:
     ]
     for title, content in {**sections, **({} if "Use" in sections else _TO_BE_FILLED_IN)}.items():
         if isinstance(content, Mapping):
-            content = "\n".join(_table(("", ""), list(_rows(content)))) if content else ""
+            rows = list(_rows(content))
+            content = "\n".join(_table(("", ""), rows)) if rows else ""
         if content:
             parts += [f"## {title}", content]
     return "\n\n".join(parts) + "\n"

@@ -24,6 +24,8 @@ REPORT_FILE = "self_check.json"
 #: Largest difference of exact exports, relative to an output's largest value, or to 1 if that is
 #: smaller.
 TOLERANCE = 1e-4
+#: In others the largest value decides, however small it is.
+_TINY = float(np.finfo(np.float32).tiny)
 #: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
 #: tokenizer treats specially.
 SENTENCES = (
@@ -73,9 +75,10 @@ def self_check(
     for number, probe in enumerate(probes):
         called, differences = probe.attribute or "the model", {}
         for name, expected in probe.expected.items():
-            difference = _difference(outputs.get(f"{number}/{name}"), expected)
-            is_float = expected.dtype.kind == "f"
-            limit = tolerance if is_float else float(tolerance > TOLERANCE)
+            is_float, is_exact = expected.dtype.kind == "f", tolerance <= TOLERANCE
+            found = outputs.get(f"{number}/{name}")
+            difference = _difference(found, expected, 1.0 if is_exact else _TINY)
+            limit = tolerance if is_float else float(not is_exact)
             if not difference <= limit:  # Also of NaN.
                 what = f"a difference of {difference:.2g}" if is_float else "other values"
                 raise AlbertError(
@@ -89,13 +92,16 @@ def self_check(
     return {"tolerance": tolerance, "largest_difference": largest, "probes": rows}
 
 
-def _difference(found: np.ndarray | None, expected: np.ndarray) -> float:
-    """Returns the largest difference of floats, or the share of others that is not equal."""
+def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: float) -> float:
+    """Returns the largest difference of floats, or the share of others that is not equal.
+
+    Floats are relative to the largest value, which counts as at least `least_scale`.
+    """
     if found is None or found.shape != expected.shape:
         return math.inf
     if expected.dtype.kind != "f":
         return float(np.mean(found != expected))
-    scale = float(np.abs(expected).max(initial=1.0))
+    scale = float(np.abs(expected).max(initial=least_scale))
     return float(np.abs(found - expected).max(initial=0.0)) / scale
 
 

@@ -9,6 +9,7 @@ HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN or `hf auth login`).
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 
 from albert_tf.errors import AlbertError, first_line
@@ -20,7 +21,8 @@ def snapshot(model: str, weights: bool = True) -> str:
     """Returns the folder in Hugging Face's cache with the files of a model that we read.
 
     Files that are not in the cache are downloaded: the configuration, the vocabulary with its
-    settings, and the weights: as safetensors or, if there are none, in PyTorch's own format.
+    settings, and the weights as safetensors. If there are none and PyTorch is installed, its own
+    format is downloaded, which is read as weights alone.
 
     Args:
       model: OWNER/NAME; @REVISION (a branch, tag or commit) may follow.
@@ -28,10 +30,17 @@ def snapshot(model: str, weights: bool = True) -> str:
 
     Raises:
       AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a
-        token, or Hugging Face cannot be reached.
+        token, it has no weights that can be read safely, or Hugging Face cannot be reached.
     """
     folder = _download(model, [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, *[WEIGHTS] * weights])
+    if not os.path.exists(os.path.join(folder, CONFIG)):
+        raise AlbertError(f"{model} on Hugging Face is no model: it has no {CONFIG}.")
     if weights and not os.path.exists(os.path.join(folder, WEIGHTS)):
+        if importlib.util.find_spec("torch") is None:
+            raise AlbertError(
+                f"{model} on Hugging Face has no {WEIGHTS}. Its {TORCH_WEIGHTS}, if it has one, is "
+                "a pickle, which only PyTorch can read safely: install torch>=2.6."
+            )
         # At the same commit, even if a new version is uploaded meanwhile.
         _download(f"{model.partition('@')[0]}@{os.path.basename(folder)}", [TORCH_WEIGHTS])
     return folder

@@ -225,12 +225,13 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
     other ids: Hugging Face reads them as the special piece.
 
     Returns:
-      Its content; None unless the model is a unigram one.
+      Its content; None unless the model is a unigram one without bytes as pieces.
     """
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
-    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
+    trainer = model.trainer_spec
+    if trainer.model_type != trainer.UNIGRAM or trainer.byte_fallback:
         return None
     kinds = ["NFKD"] + ["StripAccents"] * tokenizer.spec.strip_accents
     steps = [{"type": kind} for kind in kinds + ["Lowercase"] * tokenizer.spec.lower_case]
@@ -267,6 +268,6 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
             "vocab": pieces,
-            "byte_fallback": model.trainer_spec.byte_fallback,
+            "byte_fallback": False,
         },
     }

@@ -113,8 +113,8 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
       tied weights, tables of constants, and a projection without effect, if E = H.
 
     Raises:
-      AlbertError: there are no weights that can be read safely, or the projection of a model with
-        E = H has an effect.
+      AlbertError: there are no weights that can be read safely, copies of tied weights differ, or
+        the projection of a model with E = H has an effect.
     """
     path, torch_path = (os.path.join(folder, name) for name in (WEIGHTS, TORCH_WEIGHTS))
     if files.exists(path) or not files.exists(torch_path):
@@ -129,6 +129,12 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
         found = {name: stored.pop(name) for name in names if name in stored}
         if found:
             name, *copies = found
+            for copy in copies:
+                if not np.array_equal(found[copy], found[name], equal_nan=True):
+                    raise AlbertError(
+                        f"In {folder}, {copy} differs from {name}, which our model uses for both; "
+                        "get the model again."
+                    )
             weights[ours] = found[name].T if transposed else found[name]
             state += copies
     for theirs, identity in _identity_projection(config, np.float32).items():
@@ -157,11 +163,11 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
     Raises:
       AlbertError: the file is missing, damaged or holds tensors of other types than ours.
     """
-    data = files.read_bytes(path, "weights file")
     try:
         return {
             name: np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in deserialize(data)
+            # The library copies the bytes, so nothing else keeps them.
+            for name, entry in deserialize(files.read_bytes(path, "weights file"))
         }
     except (SafetensorError, KeyError, ValueError) as error:
         raise AlbertError(

@@ -9,7 +9,7 @@ paths and reading local files, so that bad input is refused at once.
 from __future__ import annotations
 
 import contextlib
-import glob
+import fnmatch
 import hashlib
 import json
 import os
@@ -68,14 +68,6 @@ def check_no_device(path: str, what: str) -> None:
         raise AlbertError(
             f"The {what} {path} is a pipe or a device; write its content to a file, and give that."
         )
-
-
-def check_pattern(pattern: str, what: str = "input file") -> None:
-    """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
-    # Python treats brackets and backslashes slightly differently from TensorFlow.
-    if not (exists(pattern) or glob.glob(pattern) or {*pattern} & {*"[\\"}):
-        raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
-    check_no_device(pattern, what)
 
 
 def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
@@ -139,10 +131,10 @@ def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False)
 
 def find_only(folder: str, *patterns: str) -> str | None:
     """Returns the only file that matches the first pattern with matches, None without one."""
+    names = storage.listdir(folder)  # The folder's own name may hold * or [.
     for pattern in patterns:
-        paths = storage.glob(os.path.join(folder, pattern))
-        if paths:
-            return paths[0] if len(paths) == 1 else None
+        if found := fnmatch.filter(names, pattern):
+            return os.path.join(folder, found[0]) if len(found) == 1 else None
     return None
 
 

@@ -43,7 +43,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
       AlbertError: the inputs are no such dict, or a tensor has a wrong type or shape.
     """
     names = list(inputs) if isinstance(inputs, Mapping) else []
-    for other in filter(_OTHER_NAMES.get, names):
+    if other := next(filter(_OTHER_NAMES.get, names), None):
         name = _OTHER_NAMES[other]
         raise AlbertError(f"The model's name for the input {other!r} is {name!r}; rename it.")
     if "input_word_ids" not in names:

@@ -7,7 +7,7 @@ This file has only what flags need, as they are checked before TensorFlow is imp
 
 import math
 
-#: Names of optimizers, for `create_optimizer`.
+#: Names of optimizers, for `AlbertOptimizer`.
 OPTIMIZERS = ("lamb", "adamw")
 BASE_LEARNING_RATE = 0.00176
 BASE_BATCH_SIZE = 4096

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import http.client
 import os
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.io import files, storage
+from albert_tf.io import files, removal, storage
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 
@@ -40,7 +41,8 @@ _MAX_HEADER_BYTES = 1 << 20
 def download(url: str, path: str) -> str:
     """Downloads a file unless it is there, prints its size and SHA-256, and returns `path`.
 
-    The file gets its name when it is complete. If the connection breaks, the rest is asked for.
+    The file gets its name when it is complete. If the connection breaks, the rest is asked for. Of
+    several processes that call this at once, one downloads and the others wait.
 
     Args:
       url: an address that urllib can open.
@@ -53,40 +55,58 @@ def download(url: str, path: str) -> str:
     if os.path.exists(path):
         return path
     files.check_output_folder(os.path.dirname(path))
-    with files.atomic_path(path) as temporary, open(temporary, "wb") as f:
-        version, failures = "", 0
-        while failures < _ATTEMPTS:
-            received = f.tell()
-            # A weak tag may belong to other bytes.
-            known = version and not version.startswith("W/")
-            headers = {"Range": f"bytes={received}-", "If-Range": version} if known else {}
-            request = urllib.request.Request(url, headers=headers)
-            try:
-                with (
-                    files.space_for(path),
-                    urllib.request.urlopen(request, timeout=_TIMEOUT) as response,
-                ):
-                    if response.url.partition(":")[0] != url.partition(":")[0]:
-                        raise AlbertError(f"{url} leads to {response.url}; do not use it.")
-                    version = response.headers.get("ETag", "")
-                    _receive(response, f, os.path.basename(path))
-                break
-            except (OSError, http.client.HTTPException) as error:
-                if isinstance(error, urllib.error.HTTPError) and error.code < 500:
-                    raise AlbertError(
-                        f"{url} cannot be downloaded: the server answers {first_line(error)}."
-                    ) from error
-                failures = 1 + failures * (f.tell() == received)
-                if failures == _ATTEMPTS:
-                    reason = first_line(getattr(error, "reason", None) or error)
-                    raise AlbertError(
-                        f"{url} cannot be downloaded ({reason}); check the network and run the "
-                        f"same command again, or download the file elsewhere and copy it to {path}."
-                    ) from error
-                time.sleep(_PAUSE)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = f"{path}.part"
+    # What a killed process has left is overwritten; a link is not followed.
+    try:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise AlbertError(f"{part} cannot be written ({first_line(error)}).") from error
+    with files.space_for(path), os.fdopen(descriptor, "r+b") as f:
+        with contextlib.suppress(OSError):  # Some mounts have no locks.
+            fcntl.flock(f, fcntl.LOCK_EX)
+        if os.path.exists(path):  # Another process has just completed it.
+            removal.remove_files(os.path.dirname(part), [os.path.basename(part)])
+            return path
+        _receive_all(url, f, path)
+        os.fsync(f.fileno())
+        os.rename(part, path)
     size, digest = os.path.getsize(path), files.sha256(path)
     log.warning(f"Downloaded {url}: {size:,} bytes, SHA-256 {digest}. It is kept as {path}.")
     return path
+
+
+def _receive_all(url: str, f: BinaryIO, path: str) -> None:
+    """Asks for a file, and for the rest where the connection breaks, until it is there."""
+    f.truncate()
+    version, failures, farthest = "", 0, 0
+    while True:
+        # A weak tag may belong to other bytes.
+        known = version and not version.startswith("W/")
+        headers = {"Range": f"bytes={f.tell()}-", "If-Range": version} if known else {}
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+                if response.url.partition(":")[0] != url.partition(":")[0]:
+                    raise AlbertError(f"{url} leads to {response.url}; do not use it.")
+                version = response.headers.get("ETag", "")
+                _receive(response, f, os.path.basename(path))
+            f.flush()
+            return
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500:
+                raise AlbertError(
+                    f"{url} cannot be downloaded: the server answers {first_line(error)}."
+                ) from error
+            failures = 1 if f.tell() > farthest else failures + 1
+            farthest = max(farthest, f.tell())
+            if failures == _ATTEMPTS:
+                reason = first_line(getattr(error, "reason", None) or error)
+                raise AlbertError(
+                    f"{url} cannot be downloaded ({reason}); check the network and run the same "
+                    f"command again, or download the file elsewhere and copy it to {path}."
+                ) from error
+            time.sleep(_PAUSE)
 
 
 def _receive(response: http.client.HTTPResponse, f: BinaryIO, name: str) -> None:

@@ -70,12 +70,15 @@ def export_model(
     source = ModelFolder(files.path_of(directory, "model"), lower_case)
     path = files.path_of(path, "folder to make")
     types = (None, ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE)
-    if export_type not in types or precision not in FORMATS.get(file_format, ()):
+    if export_type not in types:
+        raise AlbertError(
+            f"`export_type`={short_repr(export_type)} must be {', '.join(types[1:])} or None."
+        )
+    if precision not in FORMATS.get(file_format, ()):
         formats = "; ".join(f"{name}: {', '.join(values)}" for name, values in FORMATS.items())
         raise AlbertError(
-            f"There is no `format`={short_repr(file_format)} with `precision`="
-            f"{short_repr(precision)} of `export_type`={short_repr(export_type)}; the types are "
-            f"{', '.join(types[1:])}, and the formats and precisions {formats}."
+            f"`format`={short_repr(file_format)} cannot be combined with `precision`="
+            f"{short_repr(precision)}; formats and precisions are {formats}."
         )
     if export_type in types[2:] and file_format != SAVED_MODEL:
         raise AlbertError(

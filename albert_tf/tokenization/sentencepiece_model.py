@@ -19,7 +19,7 @@ WORD_START = "▁"
 # As in the official table, which lacks ', <, = and >.
 _PUNCTUATION = frozenset(string.punctuation) - frozenset("'<=>")
 _CONTINUING = frozenset(string.ascii_lowercase) | _PUNCTUATION
-#: The library trains no longer pieces, and those of 100,000 bytes overflow its stack.
+#: The library trains no pieces longer than this, and those of 100,000 bytes overflow its stack.
 _MAX_PIECE = 512
 #: Sizes of the library's lists of the rules, and of the user-defined symbols, that match at a place
 #: in a text. Those that begin alike differ in length.
@@ -176,7 +176,8 @@ def model_fault(model: ModelProto) -> str:
         if not isinstance(entry.piece, str):
             return f"piece {i} is not UTF-8"
         if "\0" in entry.piece or len(entry.piece) > longest:
-            return f"piece {i} has a NUL character, or more than {longest} characters"
+            kind = "user-defined symbol" if longest == _MAX_SYMBOL else "piece"
+            return f"{kind} {i} has a NUL character, or more than {longest} characters"
     tables = (
         model.normalizer_spec.precompiled_charsmap,
         model.denormalizer_spec.precompiled_charsmap,
@@ -210,4 +211,4 @@ def _table_fault(table: bytes) -> str:
         is_next = np.zeros((len(units) | _LABEL) + 1, np.bool_)
         is_next[followed] = True
         reached = labelled[is_next[own_blocks]]
-    return f"its table of replacements has rules of {_MAX_RULE_BYTES} bytes or more"
+    return f"its table of replacements has rules of more than {_MAX_RULE_BYTES - 2} bytes"

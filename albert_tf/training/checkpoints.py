@@ -52,7 +52,7 @@ class CheckpointStore:
         self,
         folder: RunFolder,
         named_weights: Mapping[str, tf.Variable],
-        state: Mapping[str, tf.Variable | tf.Module | tf.train.Checkpoint],
+        state: Mapping[str, tf.Module | tf.train.Checkpoint | tf.train.experimental.PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:
@@ -112,11 +112,10 @@ class CheckpointStore:
 
     def set_aside(self, damaged: Collection[str]) -> None:
         """Renames the files of damaged checkpoints, given by prefix; their data stays in them."""
-        if self._writes and damaged:
-            for prefix in damaged:
-                for name in files_of(prefix):
-                    new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
-                    log.info(f"The damaged {name} is now {new}.")
+        for prefix in damaged if self._writes else ():
+            for name in files_of(prefix):
+                new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
+                log.info(f"The damaged {name} is now {new}.")
 
     def restore_best(self) -> None:
         """Reads the record of the best weights; renames the folder if anything in it is damaged.

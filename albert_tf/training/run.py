@@ -167,7 +167,7 @@ class TrainingRun:
         if number and not self._stopping:
             self._stopping = True
             name = signal.Signals(number).name
-            self.monitor.note(f"{name}: saving; a second one ends the run without.")
+            self.monitor.note(f"{name}: saving; a second signal ends the run without saving.")
         return number
 
     def _begin(self, known: bool) -> int:

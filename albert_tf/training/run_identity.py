@@ -27,8 +27,8 @@ def run_record(
 ) -> dict[str, Any]:
     """Returns what run_config.json holds.
 
-    The parts IDENTITY are the run's identity; TensorFlow's version and the description of the data
-    are not compared.
+    The parts named in IDENTITY identify the run. TensorFlow's version and the description of the
+    data are not compared.
 
     Args:
       config: the settings.

@@ -129,7 +129,7 @@ class RunFolder:
     # Whose run it is.
 
     def recorded(self) -> dict[str, Any] | None:
-        """Returns run_config.json, whose IDENTITY is there; None if there is none.
+        """Returns run_config.json, which has the parts IDENTITY; None if there is none.
 
         Raises:
           AlbertError: it is damaged.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ from albert_tf.weights.run_folder import BEST, CHECKPOINTS
 _SMALL_MODEL = 1 << 26
 #: Folders of weights in an output directory, and in a SavedModel.
 _WEIGHT_FOLDERS = (BEST, CHECKPOINTS, "variables")
+#: Part of the names of files with weights: TensorFlow's, those in safetensors and PyTorch's format.
+_WEIGHTS = re.compile(r"\.data-|\.(safetensors|bin)$")
 
 
 class Source(abc.ABC):
@@ -80,11 +83,11 @@ class Source(abc.ABC):
         """Reads the configuration beside the weights, None if there is none."""
 
     def _stored_bytes(self) -> int:
-        """Returns the size of all files where the weights may be."""
+        """Returns the size of the files where the weights may be."""
         folder = self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
         size = 0
         for place in (folder, *(os.path.join(folder, name) for name in _WEIGHT_FOLDERS)):
-            for name in storage.listdir(place):
+            for name in filter(_WEIGHTS.search, storage.listdir(place)):
                 with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
                     size += storage.size(os.path.join(place, name))
         return size

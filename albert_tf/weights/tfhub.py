@@ -140,9 +140,9 @@ def _official_name(name: str) -> str:
 def _without_heads(name: str, shape: list[int]) -> list[int]:
     """Returns the official shape of a weight, which may have Model Garden's axis for the heads.
 
-    All kernels of the attention are [H, H].
+    All kernels of the attention are [H, H]; with that axis they have three.
     """
-    if "/attention_1/" not in name:
+    if "/attention_1/" not in name or len(shape) != (2 if name.endswith("/bias") else 3):
         return shape
     size = math.prod(shape)
     return [size] if name.endswith("/bias") else [math.isqrt(size)] * 2

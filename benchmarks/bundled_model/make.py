@@ -10,6 +10,7 @@ name.
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 from typing import Any
 
@@ -97,6 +98,8 @@ def make(
     model = load_pretrained(run_dirs[-1])
     weights = os.path.basename(model.load_report.checkpoint)
     halves = {n: w.numpy().astype(np.float16) for n, w in model.named_weights().items()}
+    if large := [name for name, half in halves.items() if not np.isfinite(half).all()]:
+        raise AlbertError(f"{large[0]} has values that are too large for float16.")
     with folders.new_folder(folder) as new:
         write_hugging_face(new, model.config, model.tokenizer, halves)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
@@ -138,8 +141,11 @@ def make(
     target = os.path.join(pretrained.FOLDER, name)
     with folders.new_folder(f"{target}.new") as new:
         folders.copy_folder(folder, new)
-    if os.path.exists(target):
-        removal.set_aside(target, "former")
+    if os.path.exists(target):  # Not beside it, where each folder counts as a bundled model.
+        bundled = f"{folder}.bundled"
+        if os.path.exists(bundled):
+            removal.set_aside(bundled, "former")
+        shutil.move(target, bundled)
     os.rename(f"{target}.new", target)
     return manifest
 
@@ -153,7 +159,9 @@ def describe_run(path: str) -> dict[str, Any]:
       AlbertError: one of them is missing, or tells nothing of training.
     """
     config = files.read_object(os.path.join(path, RUN_CONFIG), "run configuration")
-    data = config["data"]
+    data = config.get("data")
+    if not isinstance(data, dict):
+        raise AlbertError(f"{path} says nothing of the data of its run.")
     log_file = os.path.join(path, "metrics.jsonl")
     log = [parse_json(line, log_file) for line in read_lines(log_file)]
     padding = [entry["padding_share"] for entry in log if "padding_share" in entry]

@@ -26,7 +26,6 @@ from benchmarks.gpu_step.program import (
     INITIAL_FILE,
     SLOT,
     STEP,
-    VALUE,
     WEIGHT,
     Parameter,
     Program,
@@ -53,8 +52,6 @@ PROGRAMS = (
 #: Folder of the program that has a reference.
 CHECK = "check"
 SEED = 12345
-#: The longest captured tensor that is written into program.json.
-_MAX_VALUES = 1000
 _ALIAS = re.compile(r"\{(\d+)\}: \((\d+), \{\}, may-alias\)")
 
 FLAGS = flags.FLAGS
@@ -243,9 +240,7 @@ def _parameters(function: StepFunction) -> list[Parameter]:
             filled = _fill(value) if kind == WEIGHT else None
             parameters.append(Parameter(kind, official, shape, dtype, filled))
         elif isinstance(value, tf.Variable) or not name:
-            if np.prod(shape) > _MAX_VALUES:
-                raise AlbertError(f"The step captures {name or 'a tensor'} of shape {shape}.")
-            parameters.append(Parameter(VALUE, name, shape, dtype, value.numpy().tolist()))
+            raise AlbertError(f"The step captures {name or 'a tensor'} of shape {shape}.")
         else:
             parameters.append(Parameter(BATCH, name, shape, dtype))
     return parameters

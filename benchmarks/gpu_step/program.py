@@ -26,7 +26,7 @@ INITIAL_FILE = "state-0.npz"
 #: Besides the state: what the state was trained on.
 FINGERPRINT = "data_fingerprint"
 #: What a parameter is.
-BATCH, WEIGHT, SLOT, STEP, VALUE = KINDS = ("batch", "weight", "slot", "step", "value")
+BATCH, WEIGHT, SLOT, STEP = KINDS = ("batch", "weight", "slot", "step")
 _STATE = (WEIGHT, SLOT, STEP)
 
 
@@ -39,8 +39,8 @@ class Parameter:
       name: of the tensor in a batch, or the official name of a weight or slot.
       shape: of the array.
       dtype: NumPy's name.
-      value: of a VALUE, the number or nested list; of a WEIGHT, the number that it is filled with
-        at first, or None for random numbers; None for others.
+      value: of a WEIGHT, the number that it is filled with at first, or None for random numbers;
+        None for others.
     """
 
     kind: str
@@ -164,7 +164,7 @@ class Batches:
 
 
 def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
-    """Returns what a parameter of the state, or a VALUE, is at first.
+    """Returns what a parameter of the state is at first.
 
     Weights come from a generator of NumPy that the seed and the weight's name decide, so that both
     sides make them: normal with `stddev`, drawn again beyond two deviations. Slots are zero.
@@ -172,8 +172,7 @@ def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
     if parameter.kind in (SLOT, STEP):
         return np.zeros(parameter.shape, parameter.dtype)
     if parameter.value is not None:
-        value = np.asarray(parameter.value, parameter.dtype)
-        return np.ascontiguousarray(np.broadcast_to(value, parameter.shape))
+        return np.full(parameter.shape, parameter.value, parameter.dtype)
     rng = np.random.default_rng([seed, zlib.crc32(parameter.name.encode())])
     values = rng.standard_normal(parameter.shape, np.float32)
     while (far := np.abs(values) > 2).any():

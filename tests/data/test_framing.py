@@ -84,6 +84,19 @@ def test_a_cut_off_file_loses_its_last_records(path, kept):
     assert frames(path) == [*INTACT[:5], (5, OFFSETS[5], None, CUT_OFF)]
 
 
+@pytest.mark.parametrize("number", [0, 4, 9])
+def test_zeros_at_the_end_are_one_fault(path, number):
+    change(path, OFFSETS[number], bytes(OFFSETS[-1] - OFFSETS[number] + 4096))
+    assert frames(path) == [*INTACT[:number], (number, OFFSETS[number], None, CUT_OFF)]
+
+
+def test_a_wrong_length_within_the_file_is_not_read_at_once(path, monkeypatch):
+    change(path, OFFSETS[2], (OFFSETS[6] - OFFSETS[2] - FRAME_BYTES).to_bytes(8, "little"))
+    lost = (2, OFFSETS[2], None, BAD_PAYLOAD)
+    later = [(i - 3, *INTACT[i][1:]) for i in (6, 7, 8)]
+    assert frames(path) == [*INTACT[:2], lost, *later]
+
+
 def test_an_empty_file_has_no_records_and_a_missing_one_is_named(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert frames(str(tmp_path / "empty")) == []

@@ -199,7 +199,9 @@ def test_a_shard_that_was_replaced_by_another_is_named(tmp_path, shards):
     opened, made = source(shards[0]), estimator(tmp_path)
     write(shards[0], piece=300)  # Its records are longer.
     opened.vocab_size = None
-    with pytest.raises(AlbertError, match=r"train is not the shard .* has 10 records in \d+ bytes"):
+    with pytest.raises(
+        AlbertError, match=r"differs from its manifest, .* has 10 records in \d+ bytes"
+    ):
         made.train(TrainSpec.of(opened, 4))
 
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of records: determinism, resume, files in the way, bad text, with both runners."""
 
-import contextlib
 import dataclasses
 import functools
 import gzip
@@ -52,13 +51,6 @@ def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch
     assert three.fingerprint() != one.fingerprint()
 
 
-def test_a_second_build_at_the_same_time_is_refused(tmp_path, text, vocabulary, hold):
-    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
-    with hold(tmp_path / "out"), refused:
-        build(text, vocabulary, tmp_path / "out")
-    assert not (tmp_path / "out/_build").exists()
-
-
 @pytest.mark.parametrize(
     "name", ["pretraining-00001-of-00002.tfrecord", "tokenizer.json", "vocab.txt"]
 )
@@ -87,8 +79,20 @@ def test_input_files_are_never_overwritten(tmp_path, vocabulary):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
+    tmp_path, text, vocabulary, hold
+):
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
+    with hold(tmp_path / "out"), refused:
+        build(text, vocabulary, tmp_path / "out")
+    assert not (tmp_path / "out/_build").exists()
+    manifest = build(text, vocabulary, tmp_path / "out")
+    with hold(tmp_path / "out"):
+        assert build(text, vocabulary, tmp_path / "out") == manifest
+
+
 @pytest.mark.parametrize("names", [("a", "b", "c"), ()], ids=["named", "default"])
-@pytest.mark.parametrize("killed_at", [0, 1, 3, 5, 6])
+@pytest.mark.parametrize("killed_at", range(7))
 def test_records_stay_until_the_new_ones_are_complete_and_then_give_way(
     tmp_path, text, vocabulary, monkeypatch, killed_at, names
 ):
@@ -113,7 +117,7 @@ def test_records_stay_until_the_new_ones_are_complete_and_then_give_way(
             assert {name: d for name, d in digests(folder).items() if name in before} == before
         move(source, target)
 
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(pretraining_build.removal, "move", killed)
         build(text, vocabulary, folder, other, num_shards=2, overwrite=True)
     # Another command finishes what was killed, before it is refused or goes on.
@@ -292,7 +296,7 @@ BAD_TEXT = {
     "single": (b"w1 w2\n\nw3 w4\n", None, "gives no instance: 2 documents, 2 sentences"),
     "truncated": (gzip.compress(corpus().encode())[:-200], None, "bad.txt.gz is truncated"),
     "small": (
-        b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "too few documents for 3 shards; ask for at most 2"
+        b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "fill only 2 of 3 shards; ask for at most 2"
     ),
 }  # fmt: skip
 

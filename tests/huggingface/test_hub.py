@@ -7,6 +7,7 @@ Each test starts a Python process, because the library reads its environment whe
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -129,9 +130,30 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit(server, snapshot):
         snapshot("albert/base@v3")
 
 
-def test_pytorch_s_own_format_is_taken_if_there_is_no_other(server, snapshot):
+@pytest.mark.parametrize(
+    ("lacks", "message"),
+    [
+        ("config.json", "ab/cd on Hugging Face is no model: it has no config.json"),
+        (
+            "model.safetensors",
+            "ab/cd on Hugging Face has no model.safetensors. Its pytorch_model.b",
+        ),
+    ],
+)
+def test_a_model_without_a_file_is_one_sentence(server, snapshot, lacks, message):
+    if lacks == "model.safetensors" and importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is installed, so its format can be read")
+    server.models["ab/cd"] = {name: data for name, data in MODEL.items() if name != lacks}
+    with pytest.raises(AlbertError, match=message):
+        snapshot("ab/cd")
+    assert not any("pytorch_model" in path for path in server.paths("GET"))
+
+
+def test_with_pytorch_its_own_format_is_taken_if_there_is_no_other(server, snapshot, tmp_path):
+    (tmp_path / "torch.py").write_text("")
     server.models["ab/cd"] = {n: data for n, data in MODEL.items() if n != "model.safetensors"}
-    assert (snapshot("ab/cd") / "pytorch_model.bin").read_bytes() == b"a pickle"
+    folder = snapshot("ab/cd", PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert (folder / "pytorch_model.bin").read_bytes() == b"a pickle"
 
 
 def test_an_unknown_model_is_one_sentence_and_the_token_is_the_library_s(server, snapshot):

@@ -99,7 +99,7 @@ def test_an_unsupported_configuration_is_refused(folder, values, message):
         read_config(change_config(folder, **values))
 
 
-def test_copies_of_tied_weights_are_not_needed(folder):
+def test_copies_of_tied_weights_must_equal_them(folder):
     def add_copies(tensors):
         table = tensors["albert.embeddings.word_embeddings.weight"]
         tensors["predictions.decoder.weight"] = table
@@ -108,6 +108,9 @@ def test_copies_of_tied_weights_are_not_needed(folder):
     change_tensors(folder, add_copies)
     report = albert_tf.load_pretrained(str(folder)).load_report
     assert report.state == ("predictions.decoder.weight", "predictions.decoder.bias")
+    change_tensors(folder, lambda t: t.update({"predictions.decoder.bias": np.ones(120, "f4")}))
+    with pytest.raises(AlbertError, match=r"decoder\.bias differs from predictions\.bias"):
+        albert_tf.load_pretrained(str(folder))
 
 
 def test_tied_weights_are_read_under_either_name(folder):

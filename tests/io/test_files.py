@@ -15,7 +15,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_shards
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import read_safetensors
-from albert_tf.io import files
+from albert_tf.io import files, removal
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -143,7 +143,7 @@ def test_what_may_not_be_looked_up_is_an_error_and_not_absent(tmp_path, unprivil
     folder.mkdir()
     (folder / "file").touch()
     folder.chmod(0)
-    for check in (files.exists, files.check_file, files.check_pattern):
+    for check in (files.exists, files.check_file):
         with (
             unprivileged(),
             pytest.raises(AlbertError, match=r"Permission denied: .*file, 4 times"),
@@ -152,6 +152,19 @@ def test_what_may_not_be_looked_up_is_an_error_and_not_absent(tmp_path, unprivil
     assert not files.exists(str(tmp_path / "absent"))
     assert not files.exists(str(tmp_path / ("long" * 100)))
     assert not files.exists(f"{tmp_path}/\0")
+
+
+def test_what_a_killed_process_left_beside_its_output_is_removed(tmp_path):
+    for name in ("out.txt", "other.txt"):
+        path = str(tmp_path / name)
+        with removal.own_temporaries(removal.owner_id("output", path)):
+            Path(removal.temporary_name(path)).touch()
+    (tmp_path / "out.txt.tmp-0123abcd").touch()  # Nobody knows whose it is.
+    with files.claimed_output(str(tmp_path / "out.txt")):
+        files.write_text(str(tmp_path / "out.txt"), "new")
+    left = sorted(path.name for path in tmp_path.iterdir() if "other" not in path.name)
+    assert left == ["out.txt", "out.txt.tmp-0123abcd"]
+    assert len(list(tmp_path.glob("other.txt.tmp-*"))) == 1
 
 
 def test_halves_of_surrogate_pairs_are_written_as_replacement_characters(tmp_path):
@@ -179,7 +192,6 @@ def test_pipes_and_devices_are_no_input(tmp_path, kind):
     (tmp_path / "regular.txt").touch()
     for read in (
         files.check_file,
-        files.check_pattern,
         files.expand_globs,
         files.read_bytes,
         find_shards,

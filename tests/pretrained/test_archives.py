@@ -10,8 +10,11 @@ import os
 import random
 import shutil
 import stat
+import subprocess
+import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -267,7 +270,40 @@ def test_a_connection_that_brings_nothing_is_given_up(server, url, path):
     message = str(caught.value)
     assert "the connection ended after 1,000 of 3,145,728 bytes" in message
     assert message.endswith(f"or download the file elsewhere and copy it to {path}.")
-    assert len(server.requests) == archives._ATTEMPTS and not [*path.parent.iterdir()]
+    assert len(server.requests) == archives._ATTEMPTS and not path.exists()
+    server.cut.clear()
+    download(url, str(path))
+    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+
+
+def test_a_server_that_always_begins_again_and_breaks_off_is_given_up(server, url, path):
+    server.answers_ranges = False
+    server.cut = [*range(1000, 0, -100)]
+    with pytest.raises(AlbertError, match="the connection ended after 600 of"):
+        download(url, str(path))
+
+
+def test_a_link_in_the_place_of_the_part_is_not_followed(url, path):
+    mine = path.parent.parent / "mine"
+    mine.write_text("mine")
+    path.parent.mkdir()
+    path.with_name("model.tar.gz.part").symlink_to(mine)
+    with pytest.raises(AlbertError, match=r"\.part cannot be written .*symbolic links"):
+        download(url, str(path))
+    assert mine.read_text() == "mine"
+
+
+def test_processes_that_want_the_same_file_download_it_once(server, url, path):
+    program = (
+        "import sys; from albert_tf.pretrained.archives import download; download(*sys.argv[1:])"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", program, url, str(path)]
+    processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE) for _ in range(2)]
+    printed = b"".join(process.communicate()[1] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    assert printed.count(b"Downloaded") == 1 and len(server.requests) == 1
 
 
 def test_a_server_that_is_busy_is_asked_again(server, url, path):

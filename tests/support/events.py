@@ -23,15 +23,10 @@ def summaries(output_dir: Path | str, split: str) -> Iterator[tuple[int, Any]]:
 
 
 def undocumented_tags(output_dir: Path | str, *splits: str) -> set[str]:
-    """Returns the tags of scalars and texts that docs/tensorboard.md does not name.
+    """Returns the tags of scalars that docs/tensorboard.md does not name.
 
     Metrics of an evaluation are those of the task; the page does not list them.
     """
     written = {value.tag for split in splits for _, value in summaries(output_dir, split)}
     assert written
     return written - set(re.findall(r"`(\w+)`", PAGE.read_text("utf-8")))
-
-
-def text_of(value: Any) -> str:
-    """Returns the text of a text summary."""
-    return tf.make_ndarray(value.tensor).item().decode()

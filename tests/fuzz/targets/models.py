@@ -133,7 +133,7 @@ def _archive(folder: Path) -> Path:
 
 
 def _unpack(path: Path) -> None:
-    archives.unpack.cache_clear()
+    archives._unpack.cache_clear()
     archives.unpack(str(path))
 
 
