@@ -9,13 +9,12 @@
   python run_race.py --do_predict --predict_file=new.jsonl --output_dir=runs/mine
 
 RACE is read as distributed, one file for each article; run_race.py trains on train, evaluates on
-dev and predicts test. A line of a .jsonl file is an object with context,
-question, options and label (from 0) or answer (a letter); context or question may be absent and,
-for prediction, the label. A blank "_" in a question is replaced with the option. Evaluation writes
-eval_results.json, with the accuracy on all questions and on those of middle and of high schools;
-prediction writes predictions.tsv and, if all questions are labelled, predict_results.json. Settings
-come from a recipe for the model's size; --gradient_accumulation_steps fits its 128 sequences a step
-into less memory.
+dev and predicts test. A line of a .jsonl file is an object with context, question, options and
+label (from 0) or answer (a letter); context or question may be absent and, for prediction, the
+label. A blank "_" in a question is replaced with the option. Evaluation writes eval_results.json,
+with the accuracy on all questions and on those of middle and of high schools; prediction writes
+predictions.tsv and predict_results.json. Settings come from a recipe for the model's size;
+--gradient_accumulation_steps fits its 128 sequences a step into less memory.
 """
 
 from __future__ import annotations

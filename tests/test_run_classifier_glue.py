@@ -184,6 +184,8 @@ def test_the_recipe_provides_settings_without_a_flag(runs, folder, run):
 BAD_INPUT = {
     "no data_dir": ({"data_dir": ""}, "--data_dir is needed"),
     "no data_dir for all": ({"data_dir": "", "task_name": "all"}, "--data_dir is needed"),
+    "no output_dir": ({"output_dir": ""}, "--output_dir is needed"),
+    "no output_dir for all": ({"output_dir": "", "task_name": "all"}, "--output_dir is needed"),
     "empty folder": ({"data_dir": "{folder}/runs", "task_name": "all"}, "holds no GLUE task"),
     "no such task there": ({"task_name": "cola"}, "CoLA/train.tsv does not exist"),
     "no model": ({"do_train": False}, "holds no fine-tuned model"),
@@ -195,7 +197,7 @@ def test_bad_input_is_an_error_and_nothing_is_written(case, folder, run, tmp_pat
     changes, message = BAD_INPUT[case]
     changes = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in changes.items()}
     arguments = {"task_name": "rte", **training_flags(folder), **changes}
-    done = run(**arguments, output_dir=tmp_path / "out")
+    done = run(**{"output_dir": tmp_path / "out", **arguments})
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -208,9 +210,9 @@ def test_errors_in_the_files_of_any_task_are_found_before_training(folder, run, 
         path.parent.mkdir(exist_ok=True)
         path.write_text((folder / "data" / f"{file}.tsv").read_text())
     with (tmp_path / "RTE/dev.tsv").open("a") as f:
-        f.write("60\ta\tb\n")
+        f.write("60\ta\tb\tmaybe\n")
     arguments = dict(training_flags(folder), data_dir=tmp_path, task_name="all")
     done = run(**arguments, output_dir=tmp_path / "out")
     assert done.returncode == 1
-    assert "RTE/dev.tsv:62: 3 fields, but the table has 4" in done.stderr
+    assert "RTE/dev.tsv:62: the label 'maybe' does not occur" in done.stderr
     assert not (tmp_path / "out").exists()

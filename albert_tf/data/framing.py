@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-_LENGTH_BYTES = 8
+_LENGTH_BYTES, _HEADER_BYTES = 8, 12
 #: What framing adds to each payload.
 FRAME_BYTES = 16
 #: Size of the reads of `read_frames`.
@@ -145,15 +145,15 @@ def map_intact(
 def _bounds(block: bytes) -> list[int]:
     """Returns where the records begin that a block holds completely, and where the last one ends.
 
-    Follows their lengths from the beginning of the block, up to a length of 0: no record is empty,
-    but damaged files have long runs of zeros.
+    Follows their lengths from the beginning of the block, up to a run of zeros, which many damaged
+    files have: not even the checksum of the length 0 is 0.
     """
     bounds, end = [], 0
     while end <= len(block):
         bounds.append(end)
-        if not (length := _length(block, end)):
+        if not any(block[end : end + _HEADER_BYTES]):
             break
-        end += FRAME_BYTES + length
+        end += FRAME_BYTES + _length(block, end)
     return bounds
 
 

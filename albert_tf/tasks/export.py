@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import ENCODER, encoder_export, preprocessor_export
@@ -114,6 +115,13 @@ def export_model(
     source.publish(export, path, tokenizer, model, overwrite)
 
 
+def _subclasses(cls: type) -> Iterator[type]:
+    """Yields all classes derived from a class."""
+    for derived in cls.__subclasses__():
+        yield derived
+        yield from _subclasses(derived)
+
+
 def _load_task(source: ModelFolder) -> FineTuningTask | None:
     """Loads the task of a model, whose files may lie above a checkpoint; None without one."""
     task_file = find_beside(source.path, TASK_FILE)
@@ -122,9 +130,8 @@ def _load_task(source: ModelFolder) -> FineTuningTask | None:
     name = files.read_object(task_file, "task description").get("task")
     for package in _BUILT_IN:
         importlib.import_module(f"albert_tf.tasks.{package}.task")
-    classes = FineTuningTask.__subclasses__()
-    task_class = next((cls for cls in classes if getattr(cls, "name", "") == name), None)
-    if task_class is None:
+    classes = [cls for cls in _subclasses(FineTuningTask) if vars(cls).get("name") == name]
+    if not classes:
         raise AlbertError(
             f"{task_file} describes an unknown task, {short_repr(name)}; import the module that "
             "defines it first."
@@ -133,7 +140,8 @@ def _load_task(source: ModelFolder) -> FineTuningTask | None:
         raise AlbertError(
             "`do_lower_case` would be ignored: a fine-tuned model keeps its tokenizer."
         )
-    task = task_class.load(os.path.dirname(task_file))
+    # A notebook may have defined its class several times.
+    task = classes[-1].load(os.path.dirname(task_file))
     if source.is_one_of_several:
         task.forget_evaluation()
     return task

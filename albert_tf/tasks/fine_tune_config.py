@@ -131,7 +131,9 @@ class FineTuneConfig(RunConfig):
         recipe = load_recipe(task_name, model)
         if not given.isdisjoint(_DURATION):
             recipe = {name: value for name, value in recipe.items() if name not in _DURATION}
-        longest = min(recipe.get("max_seq_length", 512), model.max_position_embeddings)
+        longest = min(
+            recipe.get("max_seq_length", cls.max_seq_length), model.max_position_embeddings
+        )
         return cls(**{"output_dir": "", **recipe, "max_seq_length": longest, **settings})
 
     def steps(self, num_examples: int) -> int:

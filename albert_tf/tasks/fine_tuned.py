@@ -85,7 +85,8 @@ class FineTunedModel:
 
         model = path_of(model, "pretrained model")
         settings = {"eval_batch_size": cls.eval_batch_size, **settings, "init_checkpoint": model}
-        own = {field.name for field in dataclasses.fields(cls.task_class.spec_class)}
+        fields = dataclasses.fields(cls.task_class.spec_class)
+        own = {field.name for field in fields if "help" in field.metadata}  # Declared settings.
         own = own & {*settings} - {"max_seq_length"}
         spec = {**{name: settings.pop(name) for name in own}, **spec}
         task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)

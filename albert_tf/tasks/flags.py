@@ -93,13 +93,13 @@ def requested() -> list[str]:
 
 
 def check_requested(*others: str) -> None:
-    """Checks that there is something to do, and that no flag has no effect.
+    """Checks that there is something to do, and notes flags that have no effect; see `check_needs`.
 
     Args:
       *others: flags that ask for something, besides those of ACTIONS.
 
     Raises:
-      AlbertError: there is nothing to do, or a flag would be ignored.
+      AlbertError: there is nothing to do, or see `check_needs`.
     """
     names = [name for name in [*(f"do_{action}" for action in ACTIONS), *others] if name in FLAGS]
     if not any(FLAGS[name].value for name in names):

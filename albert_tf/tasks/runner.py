@@ -60,14 +60,15 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
         `Estimator.train_and_evaluate`.
       DivergedError: the training has diverged, with several seeds each time.
     """
-    with output_lock(config.strategy, *([config.output_dir] if examples.train else [])):
+    folders = [config.output_dir, *(seed.output_dir for seed in _seeds(config).values())]
+    with output_lock(config.strategy, *(folders if examples.train else ())):
         return _run(task, examples, config)
 
 
 def _run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dict[str, float]:
     options = {"pad_to_max": config.strategy == "tpu", "few_lengths": config.jit_compile is True}
     if examples.train:
-        RunFolder(config.output_dir).check_same_seeds(_seed_names(config))
+        RunFolder(config.output_dir).check_same_seeds(_seeds(config))
         if config.num_seeds > 1 and not any(examples.evaluate.values()):
             raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
     # All examples are tokenized before the training, so that errors show at once.
@@ -121,10 +122,20 @@ def fine_tune(
     return estimator
 
 
-def _seed_names(config: FineTuneConfig) -> list[str]:
-    """Returns the names of the runs with several seeds; none for a run with one seed."""
-    first, number = config.seed, config.num_seeds
-    return [f"seed-{seed}" for seed in range(first, first + number)] if number > 1 else []
+def _seeds(config: FineTuneConfig) -> dict[str, FineTuneConfig]:
+    """Returns the settings of the runs with several seeds, by name; none for a run with one seed.
+
+    Raises:
+      AlbertError: the last seed is too large.
+    """
+    seeds = range(config.seed, config.seed + config.num_seeds) if config.num_seeds > 1 else ()
+    folders = {f"seed-{seed}": seed for seed in seeds}
+    return {
+        name: dataclasses.replace(
+            config, seed=seed, num_seeds=1, output_dir=os.path.join(config.output_dir, name)
+        )
+        for name, seed in folders.items()
+    }
 
 
 def _fine_tune_seeds(
@@ -140,18 +151,16 @@ def _fine_tune_seeds(
     nor evaluates the finished seeds again.
     """
     values: dict[str, float | None] = {}
-    for seed, name in enumerate(_seed_names(config), start=config.seed):
-        log.info(f"Seed {seed} ({len(values) + 1} of {config.num_seeds}):")
-        folder = os.path.join(config.output_dir, name)
-        own = dataclasses.replace(config, seed=seed, num_seeds=1, output_dir=folder)
+    for name, own in _seeds(config).items():
+        log.info(f"Seed {own.seed} ({len(values) + 1} of {config.num_seeds}):")
         estimator = Estimator(task, own)
         values[name] = None
         try:
-            train_spec = TrainSpec.of(source.reseeded(seed), max_steps)
+            train_spec = TrainSpec.of(source.reseeded(own.seed), max_steps)
             value = _train_seed(estimator, train_spec, eval_spec)
             if math.isfinite(value):
                 values[name] = value
-                log.info(f"Seed {seed}: {task.best_metric} {value:.4f}")
+                log.info(f"Seed {own.seed}: {task.best_metric} {value:.4f}")
         except DivergedError as error:
             log.info(error)
     finite = {name: value for name, value in values.items() if value is not None}

@@ -45,7 +45,7 @@ def run_task_script(
                 "it; export afterwards, on one machine."
             )
         examples = shared.read_examples(lambda action: read(shared.file_of(action)))
-        spec = make_spec(examples.train)
+        spec = make_spec(examples.train) if FLAGS.do_train else {}
         task, config = shared.open_task(task_class, "custom", spec)
         run(task, examples, config)
         if FLAGS.export_path:

@@ -126,7 +126,7 @@ def _answers(address: str) -> bool:
 def join_cluster() -> tf.distribute.Strategy:
     """Joins the cluster of TF_CONFIG, once a process, and returns its strategy.
 
-    TensorFlow can only do this before its first operation, so scripts begin with it.
+    TensorFlow can only do this before its first operation; runners only read files before it.
 
     Raises:
       AlbertError: TF_CONFIG names no cluster, not all of its processes have been started, or

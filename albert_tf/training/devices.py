@@ -105,7 +105,7 @@ def check_tpu_run(
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():
             raise AlbertError(
-                f"A TPU needs batches of one shape, and {name} has {spec.shape}; set `pad_to_max` "
+                f"A TPU needs batches of one shape, and {name} has {spec.shape}; pass `pad_to_max` "
                 "for sequences of one length, and drop batches that are not full."
             )
     tpu = _tpu_name(config)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from absl import flags
 
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
@@ -15,15 +16,20 @@ from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.tasks.classification.task import TextClassificationTask, label_values
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, TASKS, GlueTask, Split
 from albert_tf.tasks.runner import Examples, run
+from albert_tf.training.cluster import output_lock
+
+FLAGS = flags.FLAGS
 
 
-def run_glue(name: str, data_dir: str | None, output_dir: str) -> None:
+def run_glue(name: str, data_dir: str | None, output_dir: str | None) -> None:
     """Runs a task, or "all" of those in a folder, as the flags say."""
     if not data_dir:
         raise AlbertError("`data_dir` is needed: the folder with GLUE's CoLA, SST-2, … in it.")
+    if not output_dir:
+        raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
     if name == "all":
         run_all(data_dir, output_dir)
     else:
@@ -56,7 +62,7 @@ def read_texts(task: GlueTask, actions: Collection[str], data_dir: str) -> Examp
     Without its folder, the diagnostic set AX is left out; it is not distributed with the others.
 
     Raises:
-      AlbertError: a file is missing or malformed.
+      AlbertError: a file is missing or malformed, or a label is not one of the task's.
     """
     train = read_split(task.splits["train"], data_dir) if "train" in actions else ()
     dev, test = task.dev if "eval" in actions else {}, task.test if "predict" in actions else {}
@@ -67,6 +73,8 @@ def read_texts(task: GlueTask, actions: Collection[str], data_dir: str) -> Examp
         {name: read_split(split, data_dir) for name, split in splits.items()}
         for splits in (dev, test)
     )
+    for examples in (train, *held_out.values()):
+        label_values(examples, task.labels)  # Its errors come before any task is trained.
     return Examples(train, held_out, unlabelled)
 
 
@@ -115,15 +123,18 @@ def run_all(data_dir: str, output_dir: str) -> None:
     tasks = find_tasks(data_dir)
     for task in tasks:
         read_texts(task, shared.requested(), data_dir)  # Shows errors before hours of training.
+    folders = {task.name: os.path.join(output_dir, task.name) for task in tasks}
     results: dict[str, Mapping[str, float]] = {}
     diverged = []
-    for number, task in enumerate(tasks, start=1):
-        log.info(f"\n{task.title} ({number} of {len(tasks)})")
-        try:
-            results[task.name] = run_task(task, data_dir, os.path.join(output_dir, task.name))
-        except DivergedError as error:
-            log.info(error)
-            diverged.append(task.title)
+    # All at once, so that none turns out to be in use after others were trained.
+    with output_lock(FLAGS.strategy, *(folders.values() if FLAGS.do_train else ())):
+        for number, task in enumerate(tasks, start=1):
+            log.info(f"\n{task.title} ({number} of {len(tasks)})")
+            try:
+                results[task.name] = run_task(task, data_dir, folders[task.name])
+            except DivergedError as error:
+                log.info(error)
+                diverged.append(task.title)
     if any(results.values()):
         log.info("\n" + score_table(results))
     if diverged:

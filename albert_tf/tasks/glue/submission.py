@@ -26,7 +26,7 @@ from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import PREDICTIONS, read_predictions
 
 FLAGS = flags.FLAGS
-#: Task and test set by the name of the server's file, in the order of the leaderboard.
+#: Task and test set by the name of the server's file.
 TEST_SETS = {
     f"{name}.tsv": (task, split) for task in GLUE_TASKS for name, split in task.test.items()
 }

@@ -55,8 +55,9 @@ class MultipleChoice(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a .jsonl file, or data for `data_rows` with the columns
-            of `read_questions`: options, label or answer, context, question and id.
+          train: the questions: the path of a .jsonl file, or data in memory, as
+            TextClassifier.train takes them, with the columns of `read_questions`: options, label or
+            answer, context, question and id.
           eval: questions to evaluate on, in any of these forms; None: no evaluation.
           **settings: `output_dir`, which is required, and other fields of FineTuneConfig
             and MultipleChoiceSpec. They override the recipe.

@@ -120,6 +120,8 @@ def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
             for path in paths:
                 rows += _article_rows(files.read_object(path, "article"), group, path)
                 progress.update(1)
+    if not rows:
+        raise AlbertError(f"The articles in {os.path.join(root, split)} have no questions.")
     return row_questions(rows)
 
 
@@ -205,7 +207,10 @@ def _text(value: Any, what: str, where: str) -> str:
 
 def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
     """Returns the correct option; null counts as absent."""
-    value = row.get("answer") if row.get("label") is None else row["label"]
+    given = [row[key] for key in ("label", "answer") if row.get(key) is not None]
+    if len(given) > 1:
+        raise AlbertError(f"{where} has a 'label' and an 'answer'; give one of them.")
+    value = given[0] if given else None
     letters = [letter(i) for i in range(choices)]
     if value in letters:
         return letters.index(value)

@@ -73,8 +73,9 @@ class QuestionAnswerer(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a SQuAD file, or data for `data_rows` with the columns
-            of `row_questions`: question, context, answers.
+          train: the questions: the path of a SQuAD file, or data in memory, as
+            TextClassifier.train takes them, with the columns of `row_questions`: question, context,
+            answers.
           eval: questions to evaluate on, in any of these forms; None: no evaluation. For 2.0, it
             also finds the threshold.
           version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training

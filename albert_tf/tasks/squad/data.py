@@ -128,6 +128,8 @@ def _file_rows(path: str) -> Rows:
     for article, article_place in _objects(content, "data", f"{path}: "):
         for paragraph, place in _objects(article, "paragraphs", f"{article_place}."):
             for row, where in _objects(paragraph, "qas", f"{place}."):
+                if "id" not in row:
+                    raise AlbertError(f"{where} lacks 'id'; it has {joined(row)}.")
                 # Here is_impossible says which questions have no answer; an empty list does not.
                 row["answers"] = row.get("answers") or None
                 yield where, {**row, "context": paragraph.get("context")}
@@ -192,9 +194,10 @@ def _answers(value: Any, where: str) -> tuple[Answer, ...]:
     try:
         if isinstance(value, dict):
             texts, starts = value["text"], value.get("answer_start")
-            entries = list(zip(texts, [0] * len(texts) if starts is None else starts))
-            if not isinstance(texts, list) or len(entries) != len(texts):
+            starts = [0] * len(texts) if starts is None else starts
+            if not isinstance(texts, list) or len(starts) != len(texts):
                 raise ValueError
+            entries = list(zip(texts, starts))
         else:
             entries = [(x, 0) if isinstance(x, str) else (x["text"], x["answer_start"])
                        for x in entries]  # fmt: skip

@@ -5,8 +5,8 @@
   python -m albert_tf.tasks.squad.scoring DATA.json PREDICTIONS.json
 
 prints a JSON object with their names and values: those of SQuAD 2.0 if the data has unanswerable
-questions, otherwise those of 1.1. Sums run in the official order, so that the scores
-are equal to the last digit.
+questions, otherwise those of 1.1. Sums run in the official order, so that the scores are equal to
+the last digit.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def load_threshold(folder: str) -> float | None:
     kept = files.read_object(path, "file of thresholds")
     if kept.get("checkpoint") not in (None, _checkpoint(folder)):
         return None
-    check_number(f"null_threshold in {path}:", kept.get("null_threshold"), -1e38)
+    check_number(f"`null_threshold` in {path}", kept.get("null_threshold"), -1e38)
     return kept["null_threshold"]
 
 

@@ -87,7 +87,8 @@ def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tenso
 
     Source: google-research/albert squad_utils._check_is_max_context.
     """
-    # From window to window, what is shown only grows and then only falls: neighbours suffice.
+    # From one window to the next, the context around a piece first grows and then shrinks, so it is
+    # enough to compare with the two neighbours.
     shift = tf.constant([-1, 0, 1], tf.int64)
     others = rows[:, None] + shift
     there = tf.clip_by_value(others, 0, tf.shape(windows.question, tf.int64)[0] - 1)

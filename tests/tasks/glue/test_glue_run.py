@@ -4,9 +4,11 @@
 
 import pytest
 
+import run_classifier
 from albert_tf.errors import DivergedError
 from albert_tf.tasks.glue import run as glue_run
 from albert_tf.tasks.glue.run import score_table
+from tests.support.script_flags import parsed_flags
 
 #: The published leaderboard row of BERT with 24 layers, whose average is 80.5.
 BERT = {
@@ -41,8 +43,9 @@ def test_a_task_that_diverges_does_not_hide_the_others(glue_dir, tmp_path, capsy
         return BERT[task.name]
 
     monkeypatch.setattr(glue_run, "run_task", run_task)
-    monkeypatch.setattr(glue_run.shared, "requested", lambda: ["train", "eval", "predict"])
-    with pytest.raises(DivergedError, match="Of 9 tasks, 1 diverged, see above: CoLA"):
+    flags = "--do_train", "--do_eval", "--do_predict"
+    diverged = pytest.raises(DivergedError, match="Of 9 tasks, 1 diverged, see above: CoLA")
+    with parsed_flags(run_classifier.define_flags, *flags), diverged:
         glue_run.run_all(str(glue_dir), str(tmp_path))
     assert ran == list(BERT)
     printed = capsys.readouterr().out

@@ -126,6 +126,7 @@ def test_json_lines_hold_any_number_of_options(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"answer": "A"}, r"jsonl:2.* has a 'label' and an 'answer'; give one of them"),
         ({"label": 3}, r"jsonl:2: the label 3 is not one of 0 to 2"),
         ({"label": True}, r"jsonl:2: the label true is not one"),
         ({"label": "0"}, r'jsonl:2: the label "0" is not one'),
