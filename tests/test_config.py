@@ -15,7 +15,6 @@ from albert_tf.errors import AlbertError
 from tests.support.builders import tiny_config
 
 BASE = AlbertConfig.from_preset("albert_base_v2")
-E768 = dataclasses.replace(BASE, embedding_size=768)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ PAGES = [
     ROOT / "benchmarks/README.md",
 ]
 #: Sources of the site.
-SITE = ("mkdocs.yml", "docs", "scripts", "benchmarks", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def prose(page):

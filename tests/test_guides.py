@@ -14,7 +14,6 @@ from tests.support.small_tasks import squad_content
 GUIDES = ROOT / "docs/guides"
 BOOKS = ROOT / "demo/data/books"
 #: The share of searches that find a neighbour, in a line of the search guide's output.
-SHARES = re.compile(r"^(mean vectors|TF-IDF|both) +([\d.]+)% +([\d.]+)% +([\d.]+)%$", flags=re.M)
 
 
 def guide(name):

@@ -112,7 +112,10 @@ def test_int8_makes_a_smaller_and_less_exact_model(exact, encoder, wordpiece_tok
         (tmp_path / name).mkdir()
         differences.append(publish(export, str(tmp_path / name), name, {}))
         sizes.append((tmp_path / name / "model.tflite").stat().st_size)
-    assert sizes[1] < 0.7 * sizes[0]
+    # The converter leaves small matrices as they are.
+    matrices = [w for w in encoder.weights if len(w.shape) == 2 and w.shape.num_elements() >= 1024]
+    saved = 3 * sum(w.shape.num_elements() for w in matrices)
+    assert sizes[0] - sizes[1] >= saved > 0
     assert differences[0] < 1e-5 < differences[1] < 0.1
 
 
@@ -182,7 +185,8 @@ def test_a_classifier_is_exported_with_vocabulary_and_labels(
         export_tfhub, f"--albert_directory={tmp_path}/run", f"--export_path={path}",
         f"--format={name}",
     ).ok()  # fmt: skip
-    assert f"is in {path}; README.md there describes it." in done.stdout
+    title = "ONNX" if name == "onnx" else "TensorFlow Lite"
+    assert f"for {title} is in {path}; README.md there describes it." in done.stdout
     assert Tokenizer.from_file(str(path / "tokenizer.json")).vocab_size == tokenizer.vocab_size
     report = json.loads((path / "self_check.json").read_text())
     (output,) = report["probes"][0]["differences"]

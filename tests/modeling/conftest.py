@@ -38,28 +38,6 @@ def small_inputs(small_config) -> dict[str, tf.Tensor]:
     }
 
 
-@pytest.fixture
-def check_gradients():
-    """Asserts that a loss has finite gradients for all weights, given the tape and the model.
-
-    Those of weights whose names end with `zero` may be zero, those that begin with `unused` None.
-    """
-
-    def check(tape, loss, model, zero=(), unused="no weight"):
-        named = model.named_weights()
-        for name, gradient in zip(named, tape.gradient(loss, list(named.values()))):
-            if name.startswith(unused):
-                assert gradient is None, name
-                continue
-            assert gradient is not None, name
-            norm = float(tf.norm(tf.convert_to_tensor(gradient)))
-            assert np.isfinite(norm), name
-            # A key's bias shifts all scores of a query alike: softmax cancels it.
-            assert norm > 0 or name.endswith(("key/bias", *zero)), name
-
-    return check
-
-
 @pytest.fixture(autouse=True)
 def seeded():
     keras.utils.set_random_seed(7)

@@ -178,12 +178,12 @@ IDS = np.array([[2, 7, 8, 3]], np.int32)
         ({"input_word_ids": IDS.astype(np.float32)}, "must hold integers, not float32"),
         (
             {"input_word_ids": IDS, "input_mask": IDS[:, 1:]},
-            r"of input_word_ids, not \(1, 3\)",
+            r"input_mask must have the shape \(1, 4\) of input_word_ids, not \(1, 3\)",
         ),
         # These would be broadcast.
         (
             {"input_word_ids": IDS, "input_type_ids": IDS[:, :1]},
-            "must have the shape",
+            r"input_type_ids must have the shape \(1, 4\) of input_word_ids, not \(1, 1\)",
         ),
         ({"input_word_ids": np.tile(IDS, [1, 5])}, "length 20 exceeds max_position_embeddings 16"),
     ],

@@ -140,7 +140,7 @@ def test_without_positions_the_logits_are_those_of_all_positions(small_config, s
     [("all", 16), ("all", 32), ("attention", 16), ("ffn", 16), ("none", 16)],
 )
 def test_all_counted_parameters_exist_and_have_gradients(
-    small_config, small_inputs, check_gradients, sharing, embedding_size
+    small_config, small_inputs, sharing, embedding_size
 ):
     config = dataclasses.replace(
         small_config,
@@ -161,7 +161,12 @@ def test_all_counted_parameters_exist_and_have_gradients(
     with tf.GradientTape() as tape:
         outputs = model(small_inputs, training=True)
         loss = tf.reduce_sum(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"] ** 2)
-    check_gradients(tape, loss, model)
+    named = model.named_weights()
+    for name, gradient in zip(named, tape.gradient(loss, list(named.values()))):
+        norm = float(tf.norm(tf.convert_to_tensor(gradient)))
+        assert np.isfinite(norm), name
+        # A key's bias shifts all scores of a query alike: softmax cancels it.
+        assert norm > 0 or name.endswith("key/bias"), name
 
 
 def test_weights_are_initialised_as_in_the_release(small_config):

@@ -26,7 +26,6 @@ from tests.support.script_flags import parsed_flags
 ROOT = Path(__file__).resolve().parents[2]
 NAME = pretrained.DEFAULT
 DEFAULT_LINE = f"Without --init_checkpoint, the bundled {NAME} is trained"
-RANDOM_LINE = "Training starts from random weights"
 
 
 def test_a_name_loads_the_bundled_model(bundled):

@@ -180,13 +180,28 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
         return source.train_input_fn(InputContext(64)).element_spec
 
     check_tpu_run(tpu_run(), batch(pad_to_max=True))
-    with pytest.raises(AlbertError, match="set `pad_to_max`"):
+    with pytest.raises(AlbertError, match="pass `pad_to_max`"):
         check_tpu_run(tpu_run(), batch(pad_to_max=False))
 
 
 def test_a_machine_without_a_tpu_says_so():
     with pytest.raises(AlbertError, match="found no TPU on this machine"):
         make_strategy(tpu_run())
+
+
+def test_a_tpu_named_by_the_environment_is_started_once_a_process(monkeypatch):
+    """TensorFlow's part is replaced, as there is no TPU here."""
+    started = []
+    resolvers = tf.distribute.cluster_resolver
+    monkeypatch.setattr(resolvers, "TPUClusterResolver", lambda tpu: tpu)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda _: None)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", started.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: [resolver])
+    monkeypatch.setenv("TPU_NAME", "pod")
+    first = make_strategy(tpu_run())
+    assert make_strategy(tpu_run(output_dir="gs://bucket/b")) is first
+    make_strategy(tpu_run(tpu_name="other"))
+    assert started == ["pod", "other"]
 
 
 def test_a_tpu_that_cannot_be_used_is_one_sentence():
