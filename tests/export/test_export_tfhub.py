@@ -304,7 +304,10 @@ def test_a_value_that_is_not_a_path_is_refused(paths, tmp_path, monkeypatch):
     ("flags", "message"),
     [
         ({"format": "tflite", "export_type": "preprocessing"}, "models can take token ids"),
-        ({"precision": "int8"}, "--format='saved_model' cannot be combined with --precision='int8'"),
+        (
+            {"precision": "int8"},
+            "--format='saved_model' cannot be combined with --precision='int8'",
+        ),
         ({"precision": "mixed_bfloat16", "format": "tflite"}, "with --precision='mixed_bfloat16'"),
         (
             {"precision": "mixed_bfloat16", "export_type": "preprocessing"},
