@@ -60,9 +60,6 @@ class PretrainingConfig(RunConfig):
         "have.",
         minimum=1,
     )
-    max_predictions_per_seq: int | None = setting(
-        None, "Check that the records have this value.", minimum=1
-    )
     masked_lm_prob: float | None = setting(
         None,
         "Share of the tokens to predict when training on compact records. Default: the one they "
@@ -123,12 +120,6 @@ class PretrainingConfig(RunConfig):
             raise AlbertError(
                 "`neighbor_attention` is for random weights, but `init_checkpoint` has trained "
                 "ones; leave one of them out."
-            )
-        length, predictions = self.max_seq_length, self.max_predictions_per_seq
-        if length and predictions and predictions >= length:
-            raise AlbertError(
-                f"`max_predictions_per_seq`={predictions} must be less than "
-                f"`max_seq_length`={length}."
             )
         if self.time_budget and self.strategy in ("multi_worker", "tpu"):
             raise AlbertError(

@@ -38,21 +38,11 @@ _MASKING_OPTIONS = (
 )
 
 
-def are_compact(patterns: str) -> bool:
-    """Returns whether records are compact, so that training masks them; see `open_records`."""
-    return _is_compact(find_manifest(find_shards(patterns)))
-
-
-def _is_compact(manifest: Manifest | None) -> bool:
-    return manifest is not None and manifest.kind == COMPACT_PRETRAINING
-
-
 def open_records(
     patterns: str,
     config: AlbertConfig,
     *,
     max_seq_length: int | None = None,
-    max_predictions_per_seq: int | None = None,
     masked_lm_prob: float | None = None,
     ngram: int | None = None,
     seed: int = 12345,
@@ -64,8 +54,8 @@ def open_records(
     Args:
       patterns: comma list of shards, globs or folders with a manifest.
       config: configuration of the model.
-      max_seq_length, max_predictions_per_seq: what the records must have; None accepts any. Compact
-        records may be longer, and are shortened; see Masking.
+      max_seq_length: what the records must have; None accepts any. Compact records may be longer,
+        and are shortened; see Masking.
       masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
 
@@ -83,55 +73,46 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
                 f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
-    compact = _is_compact(manifest)
-    if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
+    masks = {"masked_lm_prob": masked_lm_prob, "ngram": ngram}
+    masks = {name: value for name, value in masks.items() if value is not None}
+    masking = None
+    if manifest is not None and manifest.kind == COMPACT_PRETRAINING:
+        if max_seq_length is not None:
+            check_integer("`max_seq_length`", max_seq_length, _SHORTEST)
+        folder = os.path.dirname(paths[0])
+        masking = _dynamic_masking(folder, manifest, max_seq_length, masks)
+    elif not {"input_ids", "masked_lm_positions"} <= set(features):
         raise AlbertError(
             f"{patterns} does not contain pretraining records; build them with "
             "data_prep/create_pretraining_data.py."
         )
-    other_options = {"masked_lm_prob": masked_lm_prob, "ngram": ngram}
-    other_options = {name: value for name, value in other_options.items() if value is not None}
-    if other_options and not compact:
-        name = next(iter(other_options))
+    elif masks:
         raise AlbertError(
-            f"The records {patterns} are masked already, so `{name}` cannot be changed; leave it "
-            "out, or build them with --record_format=compact."
+            f"The records {patterns} are masked already, so `{next(iter(masks))}` cannot be "
+            "changed; leave it out, or build them with --record_format=compact."
         )
-    if compact:
-        if max_seq_length is not None:
-            check_integer("`max_seq_length`", max_seq_length, _SHORTEST)
-        folder = os.path.dirname(paths[0])
-        dynamic_masking = _dynamic_masking(folder, manifest, max_seq_length, other_options)
-        predictions = dynamic_masking.options.max_predictions_per_seq
-        length = dynamic_masking.length
     else:
-        dynamic_masking = None
-        length = _list_length(features, "input_ids")
-        predictions = _list_length(features, "masked_lm_positions")
-        features = records.pretraining_features(length, predictions)
+        lists = (_list_length(features, name) for name in ("input_ids", "masked_lm_positions"))
+        features = records.pretraining_features(*lists)
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
+    source = RecordSource(paths, features, seed, masking=masking, vocab_size=config.vocab_size)
+    length, predictions = sequence_length(source), max_predictions(source)
     if predictions > length:
         raise AlbertError(
             f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
             f"{length} tokens; build them again."
         )
-    for name, size, wanted in (
-        ("max_seq_length", length, max_seq_length),
-        ("max_predictions_per_seq", predictions, max_predictions_per_seq),
-    ):
-        if wanted not in (None, size):
-            raise AlbertError(
-                f"The records {patterns} have {name}={size}, not {wanted}; leave out `{name}` to "
-                "take it from the records."
-            )
+    if max_seq_length not in (None, length):
+        raise AlbertError(
+            f"The records {patterns} have max_seq_length={length}, not {max_seq_length}; leave out "
+            "`max_seq_length` to take it from the records."
+        )
     if length > config.max_position_embeddings:
         raise AlbertError(
             f"The records {patterns} have length {length}, but the model has only "
             f"max_position_embeddings={config.max_position_embeddings}; build shorter records."
         )
-    return RecordSource(
-        paths, features, seed, masking=dynamic_masking, vocab_size=config.vocab_size
-    )
+    return source
 
 
 def sequence_length(source: RecordSource) -> int:
@@ -157,7 +138,7 @@ def _list_length(features: records.Features, name: str) -> int:
 
 
 def _dynamic_masking(
-    folder: str, manifest: Manifest, length: int | None, other_options: Mapping[str, float]
+    folder: str, manifest: Manifest, length: int | None, masks: Mapping[str, float]
 ) -> Masking:
     """Returns the masking that the manifest of compact records asks for.
 
@@ -165,15 +146,23 @@ def _dynamic_masking(
       folder: of the records.
       manifest: of the records.
       length: of the sequences, at most that of the records; None: that of the records.
-      other_options: `masked_lm_prob` and `ngram`, where they differ from the manifest's.
+      masks: `masked_lm_prob` and `ngram`, where they differ from the manifest's.
     """
     stored = _list_length(manifest.features, "text_ids")
     vocab_size = manifest.tokenizer_value("vocab_size", int)
     if manifest.features != records.compact_features(stored, vocab_size):
         raise AlbertError("The layout in manifest.json is not that of compact records.")
-    options = _masking_options(manifest)
-    options = dataclasses.replace(options, **other_options)
-    if "masked_lm_prob" in other_options:
+    where = "The masking options in the records' manifest.json"
+    values = {name: manifest.options.get(name) for name in _MASKING_OPTIONS}
+    if missing := [name for name, value in values.items() if value is None]:
+        raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
+    values["whole_words"] = values.pop("do_whole_word_mask")
+    try:
+        options = from_json(MaskingOptions, values, "a wrong type")
+    except AlbertError as error:
+        raise AlbertError(f"{where} are not valid: {error} Build the records again.") from error
+    options = dataclasses.replace(options, **masks)
+    if "masked_lm_prob" in masks:
         predictions = math.ceil(options.masked_lm_prob * stored)
         options = dataclasses.replace(options, max_predictions_per_seq=predictions)
     path = os.path.join(folder, SPEC_FILE)
@@ -188,16 +177,3 @@ def _dynamic_masking(
     swap = manifest.options.get("sentence_objective") == "sop"
     shorter = min(stored, length) if length else None
     return Masking(manifest.features, options, tokenizer, swap, shorter)
-
-
-def _masking_options(manifest: Manifest) -> MaskingOptions:
-    where = "The masking options in the records' manifest.json"
-    missing = [option for option in _MASKING_OPTIONS if option not in manifest.options]
-    if missing:
-        raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
-    values = {option: manifest.options[option] for option in _MASKING_OPTIONS}
-    values["whole_words"] = values.pop("do_whole_word_mask")
-    try:
-        return from_json(MaskingOptions, values, "a wrong type")
-    except AlbertError as error:
-        raise AlbertError(f"{where} are not valid: {error} Build the records again.") from error

@@ -8,7 +8,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import check_held_out, open_records
-from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_inputs
 from albert_tf.tasks.pretraining.time_budget import planned
 from albert_tf.training.cluster import output_lock
 from albert_tf.training.estimator import Estimator
@@ -45,31 +45,22 @@ def pretrain(
 
 
 def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, float]:
-    input_file = config.input_file or config.eval_input_file  # To evaluate, the latter is enough.
-    model = model_config(config.albert_config_file, input_file, config.init_checkpoint)
+    model, source = open_inputs(config, train)
     if train:
         model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
     if config.init_checkpoint:
         check_architecture(model, config.init_checkpoint)
-    sizes = {
-        "max_seq_length": config.max_seq_length,
-        "max_predictions_per_seq": config.max_predictions_per_seq,
-    }
-    masks = {"masked_lm_prob": config.masked_lm_prob, "ngram": config.ngram} if train else {}
-    source = open_records(input_file, model, seed=config.seed, **masks, **sizes)
     eval_spec = None
     if evaluate:
         if config.input_file:
             check_held_out(config.input_file, config.eval_input_file)
-        held_out = open_records(config.eval_input_file, model, **sizes)
-        steps = min(config.max_eval_steps, held_out.num_batches(config.eval_batch_size))
-        examples = min(steps * config.eval_batch_size, held_out.num_examples)
-        eval_spec = EvalSpec(
-            held_out.eval_input_fn,
-            config.eval_every_steps,
-            steps,
-            fingerprint=f"{held_out.fingerprint}-{examples}",
-        )
+        length, size = config.max_seq_length, config.eval_batch_size
+        held_out = open_records(config.eval_input_file, model, max_seq_length=length)
+        steps = min(config.max_eval_steps, held_out.num_batches(size))
+        examples = min(steps * size, held_out.num_examples)
+        fingerprint = f"{held_out.fingerprint}-{examples}"
+        every = config.eval_every_steps
+        eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
     task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
     estimator = Estimator(task, config)
     if train:

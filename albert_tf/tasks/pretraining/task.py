@@ -19,6 +19,8 @@ from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.pretraining.config import PretrainingConfig
+from albert_tf.tasks.pretraining.data import max_predictions, open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, Task, correct
@@ -179,32 +181,35 @@ def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, 
     }
 
 
-def model_config(
-    name_or_path: str | None, patterns: str, checkpoint: str | None = None
-) -> AlbertConfig:
-    """Returns the configuration of the model to train.
+def open_inputs(config: PretrainingConfig, train: bool = True) -> tuple[AlbertConfig, RecordSource]:
+    """Opens the model's configuration and `input_file`, or without that `eval_input_file`.
+
+    A preset takes its vocabulary size from the records.
 
     Args:
-      name_or_path: a JSON file, or a preset, whose vocabulary size then follows the records. None
-        takes the configuration beside the checkpoint.
-      patterns: the records, see `open_records`.
-      checkpoint: see albert_tf.weights.load.open_source.
+      config: of the run.
+      train: whether to mask the records as `config` says.
 
     Raises:
-      AlbertError: no configuration is given, and none lies beside the checkpoint.
+      AlbertError: no configuration is given, and none lies beside the checkpoint; or see
+        `open_records`.
     """
-    if name_or_path:
-        config = AlbertConfig.load(name_or_path)
-        manifest = find_manifest(find_shards(patterns))
-        if manifest is None or name_or_path not in AlbertConfig.preset_names():
-            return config
-        return dataclasses.replace(config, vocab_size=manifest.tokenizer_value("vocab_size", int))
-    if not checkpoint:
+    patterns = config.input_file or config.eval_input_file  # To evaluate, the latter is enough.
+    if name := config.albert_config_file:
+        model, manifest = AlbertConfig.load(name), find_manifest(find_shards(patterns))
+        if manifest and name in AlbertConfig.preset_names():
+            vocab_size = manifest.tokenizer_value("vocab_size", int)
+            model = dataclasses.replace(model, vocab_size=vocab_size)
+    elif not config.init_checkpoint:
         raise missing_setting("`albert_config_file`")
-    source = open_source(checkpoint)
-    config = source.config()
-    if config is None:
-        raise AlbertError(
-            f"`albert_config_file` is needed: there is no {CONFIG_FILE} beside {source.location}."
-        )
-    return config
+    else:
+        source = open_source(config.init_checkpoint)
+        model = source.config()
+        if model is None:
+            raise AlbertError(
+                f"`albert_config_file` is needed: there is no {CONFIG_FILE} beside "
+                f"{source.location}."
+            )
+    masks = {"masked_lm_prob": config.masked_lm_prob, "ngram": config.ngram} if train else {}
+    length = config.max_seq_length
+    return model, open_records(patterns, model, max_seq_length=length, seed=config.seed, **masks)

@@ -17,8 +17,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.modeling.neighbor_attention import has_room
 from albert_tf.tasks.pretraining.config import PretrainingConfig
-from albert_tf.tasks.pretraining.data import are_compact, open_records, sequence_length
-from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+from albert_tf.tasks.pretraining.data import sequence_length
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_inputs
 from albert_tf.training.devices import mirrored_devices
 from albert_tf.training.timing import step_seconds
 from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
@@ -37,8 +37,8 @@ _WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 100, 0.2
 #: Share of the time in which models of at least this many layers train half of them; in half of the
 #: time instead, they learned less (docs/results/tuning.md).
 _SHALLOW_SHARE, _FEWEST_LAYERS = 0.7, 4
-#: Checkpoints of a run, at least, and the most seconds between two of them.
-_SAVES, _SAVE_SECONDS = 20, 900.0
+#: Checkpoints of a run.
+_SAVES = 20
 #: Planned settings that run_config.json records.
 _RECORDED = ("train_batch_size", "num_warmup_steps", "learning_rate", "shallow_layers",
              "num_shallow_steps")  # fmt: skip
@@ -51,26 +51,16 @@ def planned(config: PretrainingConfig) -> PretrainingConfig:
       AlbertError: the time is too short, or the folder holds a run that was planned otherwise.
     """
     began = time.monotonic()
-    # Masked records have their own masks.
-    masks = {"masked_lm_prob": 0.4, "ngram": 1} if are_compact(config.input_file) else {}
-    config = dataclasses.replace(config, **masks)
+    model, source = open_inputs(config)
+    if source.masking:  # Masked records have their own masks.
+        config = dataclasses.replace(config, masked_lm_prob=0.4, ngram=1)
+        model, source = open_inputs(config)
     if recorded := recorded_plan(config):
         return recorded
-    model = model_config(config.albert_config_file, config.input_file)
-    source = open_records(
-        config.input_file,
-        model,
-        max_seq_length=config.max_seq_length,
-        max_predictions_per_seq=config.max_predictions_per_seq,
-        **masks,
-    )
     devices = len(mirrored_devices()) if config.strategy == "mirrored" else 1
-    parts = devices * config.gradient_accumulation_steps
-    config = dataclasses.replace(
-        config,
-        train_batch_size=smallest_batch(sequence_length(source), parts),
-        neighbor_attention=has_room(model),
-    )
+    batch = smallest_batch(sequence_length(source), devices * config.gradient_accumulation_steps)
+    neighbors = has_room(model)
+    config = dataclasses.replace(config, train_batch_size=batch, neighbor_attention=neighbors)
     log.info("Measuring the speed.")
     depths = {None, shallow_layers(model)}
     measured, timing = step_seconds(PretrainingTask(model, source), config, source, depths)
@@ -131,8 +121,9 @@ def plan(
         )
     shallow_steps = min(int(shallow_steps / factor), steps - 1)
     warmup_steps = max(int(_WARMUP_SHARE * steps), _WARMUP_STEPS)
-    config = dataclasses.replace(
+    return dataclasses.replace(
         config,
+        save_checkpoints_steps=max(1, steps // _SAVES),
         train_batch_size=factor * config.train_batch_size,
         num_train_steps=steps,
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
@@ -140,17 +131,6 @@ def plan(
         shallow_layers=shallow if shallow_steps else None,
         num_shallow_steps=shallow_steps,
     )
-    return _with_saves(config)
-
-
-def _with_saves(config: PretrainingConfig) -> PretrainingConfig:
-    """Returns the settings with the steps between checkpoints."""
-    # The steps of all layers are the slower ones.
-    share = 1 - _SHALLOW_SHARE if config.shallow_layers else 1.0
-    deep_steps = config.num_train_steps - config.num_shallow_steps
-    saves = _SAVE_SECONDS * deep_steps / (share * 60 * config.time_budget)
-    steps = max(1, min(config.num_train_steps // _SAVES, int(saves)))
-    return dataclasses.replace(config, save_checkpoints_steps=steps)
 
 
 def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
@@ -176,6 +156,8 @@ def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
     values["num_train_steps"] = train.get("max_steps")
     values["neighbor_attention"] = recorded["task"].get("neighbor_attention")
     try:
-        return _with_saves(dataclasses.replace(config, **values))
+        config = dataclasses.replace(config, **values)
+        saves = max(1, config.num_train_steps // _SAVES)
+        return dataclasses.replace(config, save_checkpoints_steps=saves)
     except AlbertError as error:
         raise AlbertError(f"{folder.file(RUN_CONFIG)} is damaged: {error}") from error

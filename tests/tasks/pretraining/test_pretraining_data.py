@@ -24,7 +24,6 @@ from tests.support.small_tasks import PIECES, open_small_task
     [
         (61, {}, "use a vocabulary of 61 pieces, but the model has vocab_size=60"),
         (60, {"max_seq_length": 32}, "have max_seq_length=24, not 32; leave out `max_seq_length`"),
-        (60, {"max_predictions_per_seq": 5}, "have max_predictions_per_seq=4, not 5"),
     ],
 )
 def test_records_of_another_vocabulary_or_length_are_refused(

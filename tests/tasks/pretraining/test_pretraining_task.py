@@ -13,8 +13,9 @@ import pytest
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.data.context import InputContext
+from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_inputs
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 
@@ -163,4 +164,5 @@ def test_a_model_of_the_most_frequent_piece_and_order_is_no_better_than_a_consta
 
 def test_a_preset_takes_the_vocabulary_size_of_the_records(write_records, tmp_path):
     write_records(4)
-    assert model_config("albert_test", str(tmp_path)).vocab_size == 60
+    given = {"input_file": str(tmp_path), "albert_config_file": "albert_test"}
+    assert open_inputs(PretrainingConfig("run", **given))[0].vocab_size == 60
