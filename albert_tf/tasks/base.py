@@ -140,22 +140,7 @@ class FineTuningTask(Task):
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @classmethod
-    def read_spec(cls, values: Mapping[str, Any], path: str) -> Any:
-        """Converts the values of `task_file` back to the specification.
-
-        Args:
-          values: read from a file, possibly damaged.
-          path: of the file, for errors.
-
-        Raises:
-          AlbertError: the values are not a specification.
-        """
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        where = f"{path} does not describe {cls.name.replace('_', ' ')}"
-        return from_json(cls.spec_class, values, where)
-
-    @classmethod
-    def load(cls, folder: str, **changes: Any) -> FineTuningTask:
+    def load(cls, folder: str, **changes: Any) -> Self:
         """Loads the task of the model in an output directory.
 
         Args:
@@ -166,12 +151,12 @@ class FineTuningTask(Task):
           AlbertError: the folder does not hold a model trained for this task, or there is no such
             entry.
         """
-        values, path = RunFolder(folder).task(cls.name), os.path.join(folder, TASK_FILE)
-        spec = cls.read_spec(values, path)
-        if changes:
-            where = f"{path}, with {joined(changes)} changed,"
-            spec = cls.read_spec({**values, **changes}, where)
-        return cls(*load_model_files(folder), spec)
+        where = os.path.join(folder, TASK_FILE)
+        where += f", with {joined(changes)} changed," if changes else ""
+        values = {**RunFolder(folder).task(cls.name), **changes}
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        where += f" does not describe {cls.name.replace('_', ' ')}"
+        return cls(*load_model_files(folder), from_json(cls.spec_class, values, where))
 
     def open_examples(
         self,
@@ -226,13 +211,7 @@ class FineTuningTask(Task):
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
-        """Writes the predictions for a data set.
-
-        Args:
-          data: the examples.
-          outputs: of `predict`, in the order of the sequences.
-          output_dir: the folder to write to.
-        """
+        """Writes the predictions for a data set, given the outputs of `predict` in its order."""
 
     def write_evaluation(
         self,
@@ -241,14 +220,7 @@ class FineTuningTask(Task):
         results: Mapping[str, float],
         output_dir: str,
     ) -> None:
-        """Writes further results of an evaluation beside eval_results.json; by default none.
-
-        Args:
-          data: the examples.
-          outputs: of `predict`, in the order of the sequences.
-          results: the metrics.
-          output_dir: the folder to write to.
-        """
+        """Writes more than the `results`, which are in eval_results.json; by default nothing."""
 
     def export(self, model: AlbertModel) -> Export:
         """Builds the SavedModel of a model of this task, which takes text.
@@ -271,8 +243,7 @@ class FineTuningTask(Task):
           AlbertError: the task has none.
         """
         raise AlbertError(
-            f"The task {self.name!r} has no model that takes token ids; export the encoder, or a "
-            "SavedModel."
+            f"The task {self.name!r} has no model that takes token ids; export the encoder."
         )
 
     def description(self) -> dict[str, object]:

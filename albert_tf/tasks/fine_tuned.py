@@ -138,7 +138,3 @@ class FineTunedModel:
             f"  config: {self.task.config}\n"
             f"  tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} pieces"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and copies the task and the model, without TensorFlow's traced functions."""
-        return type(self), (self.task, self.model, self.folder)

@@ -19,7 +19,6 @@ from albert_tf.export.saved_model import Export, Outputs, ReusableSavedModel, in
 from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import cut_padding, pack, tokenizer_graph
 from albert_tf.io.text_tables import TextExample
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.classification.task import TextClassificationTask
@@ -47,9 +46,9 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
 
     # Both signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
-    def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def outputs_of(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         with graph_mode(GraphMode.SERVED):
-            return model(cut_padding(inputs), training=False)["logits"]
+            return classifier_outputs(task, model)(cut_padding(inputs), training=False)
 
     @tf.function(autograph=False)
     def classify(
@@ -57,14 +56,11 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     ) -> dict[str, tf.Tensor]:
         texts = [sentences] if second_sentences is None else [sentences, second_sentences]
         segments = [graph(text) for text in texts]
-        logits = logits_of(pack(segments, length, task.tokenizer, skip_empty_second=True))
-        if not labels:
-            return {"value": logits[:, 0]}
-        best = tf.argmax(logits, axis=-1)
-        return {
-            "label": tf.gather(tf.constant(labels), best),
-            "probabilities": tf.nn.softmax(logits),
-        }
+        outputs = outputs_of(pack(segments, length, task.tokenizer, skip_empty_second=True))
+        if labels:
+            best = tf.argmax(outputs["probabilities"], axis=-1)
+            outputs["label"] = tf.gather(tf.constant(labels), best)
+        return outputs
 
     @tf.function(autograph=False, input_signature=[])
     def all_labels() -> tf.Tensor:

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -64,6 +65,15 @@ class ClassificationSpec:
     task_name: str = "custom"
     best_metric: str | None = None
 
+    def __post_init__(self) -> None:
+        """Checks the labels, and makes columns of JSON values."""
+        labels = self.labels
+        if not isinstance(labels, tuple) or not all(isinstance(label, str) for label in labels):
+            raise AlbertError(f"`labels`={short_repr(labels)} are not texts.")
+        if not isinstance(self.columns, TextColumns):
+            columns = from_json(TextColumns, self.columns, "`columns`")
+            object.__setattr__(self, "columns", columns)
+
 
 class TextClassificationTask(FineTuningTask):
     """Classifies with a linear layer on the pooled output.
@@ -85,17 +95,6 @@ class TextClassificationTask(FineTuningTask):
         self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
         self.constant_answers = {self.best_metric: f"majority_{self.best_metric}"}
 
-    @classmethod
-    def read_spec(cls, values: Mapping[str, Any], path: str) -> ClassificationSpec:
-        """See FineTuningTask."""
-        where = f"{path} does not describe a classifier"
-        labels, columns = values.get("labels"), values.get("columns")
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise AlbertError(f"{where}: it has no list of labels.")
-        columns = from_json(TextColumns, columns or {}, where)
-        values = {**values, "labels": tuple(labels), "columns": columns}
-        return from_json(ClassificationSpec, values, where)
-
     def encode(
         self,
         examples: Sequence[TextExample],
@@ -112,10 +111,8 @@ class TextClassificationTask(FineTuningTask):
         labels, longest = self.spec.labels, self.spec.max_seq_length
         if longest < MIN_SEQ_LENGTH:
             raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
-        # The labels are checked before the texts are tokenized. Without labels, they are 0.
-        values = np.zeros(len(examples), np.int32)
-        if labelled:
-            values = label_values(examples, labels)
+        # The labels are checked before the texts are tokenized.
+        values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int32)
         sizes: list[int] = []
 
         def sequences() -> Iterator[tuple[np.ndarray, int]]:
@@ -134,8 +131,14 @@ class TextClassificationTask(FineTuningTask):
         summary = f"{name}: {len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if cut := int((np.array(sizes) > longest).sum()):
             summary += f"; {cut:,} are longer than {longest} tokens and cut"
-        summary += _label_summary(values, labels) if labelled else ""
-        return ExampleSet(examples, data, summary + _empty_text_warning(examples, name))
+        if labelled and labels:
+            counts = collections.Counter(labels[i] for i in values).most_common(_SHOWN_LABELS)
+            shares = (f"{label} {count / len(values):.1%}" for label, count in counts)
+            summary += f"; labels {', '.join(shares)}"
+            summary += " …" if len(labels) > len(counts) else ""
+        elif labelled:
+            summary += f"; labels {values.mean():.3g} on average"
+        return ExampleSet(examples, data, summary)
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
@@ -191,31 +194,6 @@ def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
     return model(model_inputs(batch), training=training)["logits"]
 
 
-def _label_summary(values: np.ndarray, labels: Sequence[str]) -> str:
-    """Returns a clause about the labels of a data set."""
-    if not labels:
-        return f"; labels {values.mean():.3g} on average"
-    shares = np.bincount(values, minlength=len(labels)) / len(values)
-    most = np.argsort(-shares, kind="stable")[:_SHOWN_LABELS]
-    line = ", ".join(f"{labels[i]} {shares[i]:.1%}" for i in most)
-    return f"; labels {line}" + (" …" if len(labels) > len(most) else "")
-
-
-def _empty_text_warning(examples: Sequence[TextExample], name: str) -> str:
-    """Returns a line with a warning if a text is empty, or one of a pair; otherwise ""."""
-    empty = [
-        example
-        for example in examples
-        if any(text is not None and not text.strip() for text in (example.text, example.text_pair))
-    ]
-    if not empty:
-        return ""
-    return (
-        f"\nWarning: {len(empty):,} of the {len(examples):,} {name} examples have an empty text, "
-        f"the first at {empty[0].where}."
-    )
-
-
 def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     """Returns the distinct labels, sorted.
 
@@ -235,15 +213,6 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _finite(text: str) -> float | None:
-    """Converts a finite number; returns None for other texts."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.ndarray:
     """Returns labels as indices into `labels`, int32 [n]; without `labels` as float32 [n].
 
@@ -251,13 +220,15 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
       AlbertError: a label is not in `labels`, or is not a number that can be trained on.
     """
     index = {label: i for i, label in enumerate(labels)}
+    problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
+    if labels:
+        problem = f"does not occur in the training data, which has {joined(labels)}"
     values = []
     for example in examples:
-        value = index.get(example.label) if labels else _finite(example.label)
-        if value is None or not (labels or abs(value) <= _LARGEST):
-            problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
-            if labels:
-                problem = f"does not occur in the training data, which has {joined(labels)}"
+        try:
+            values.append(index[example.label] if labels else float(example.label))
+        except (KeyError, ValueError):
+            values.append(math.inf)
+        if not abs(values[-1]) <= _LARGEST:
             raise AlbertError(f"{example.where}: the label {short_repr(example.label)} {problem}.")
-        values.append(value)
     return np.array(values, np.int32 if labels else np.float32)

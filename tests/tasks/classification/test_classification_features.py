@@ -46,7 +46,6 @@ def test_single_texts_and_pairs_are_joined_to_sequences(tokenizer):
     np.testing.assert_array_equal(batch["input_type_ids"].sum(1), [0, 3, 0, 0])
     np.testing.assert_array_equal(batch["label_ids"], [0, 1, 0, 0])
     assert "train: 4 examples, 4 tokens on average; labels x 75.0%, y 25.0%" in summary
-    assert "2 of the 4 train examples have an empty text, the first at data.tsv:2" in summary
 
 
 def test_long_texts_are_cut_at_their_ends(tokenizer):
@@ -57,7 +56,7 @@ def test_long_texts_are_cut_at_their_ends(tokenizer):
         "[CLS] a b [SEP] e [SEP]",
         "[CLS] a [SEP]",
     ]
-    assert "; 2 are longer than 6 tokens and cut" in summary and "empty" not in summary
+    assert "; 2 are longer than 6 tokens and cut" in summary
 
 
 def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):

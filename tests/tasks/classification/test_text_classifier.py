@@ -1,15 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import copy
 import csv
 import dataclasses
 import json
-import pickle
 import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample
@@ -104,12 +101,8 @@ def test_arguments_that_cannot_be_classified_are_refused(run):
         (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
         ((["w1"], "w2"), "The second texts must be a list of strings, not 'w2'"),
         ((None,), "The texts must be a list of strings, not None"),
-        (((text for text in ["w1"]),), "must be a list of strings, not <generator"),
-        (({"w1"},), "must be a list of strings"),
-        (({"w1": "w2"},), "must be a list of strings"),
         (([None],), r"Number 0 \(counted from 0\) of the texts must be a string, not None"),
         ((["w1", 3.5],), "Number 1 .* must be a string, not 3.5"),
-        (([b"w1"],), "not b'w1'; decode it first"),
         ((["w1"], [None]), "Number 0 .* of the second texts must be a string, not None"),
         ((["w1"], ["w2", "w3"]), "1 texts, but 2 second texts"),
         (([],), "There is no text"),
@@ -120,48 +113,18 @@ def test_arguments_that_cannot_be_classified_are_refused(run):
         TextRegressor.load(classifier.folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "takes_pairs"),
-    [
-        ({"columns": TextColumns("text", label="label")}, False),
-        ({"columns": TextColumns("a", "b", "label")}, True),
-    ],
-)
-def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
-    changes, takes_pairs, run
-):
+def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(run):
     task, folder = run(("no", "yes"))
-    task.spec = dataclasses.replace(task.spec, **changes)
+    task.spec = dataclasses.replace(task.spec, columns=TextColumns("text", label="label"))
     task.save_files(folder)
-    classifier = TextClassifier.load(folder)
-    if takes_pairs:
-        assert len(classifier.predict(["w1"], ["w2"])) == 1
-    else:
-        with pytest.raises(AlbertError, match="trained on single texts; leave the second texts"):
-            classifier.predict(["w1"], ["w2"])
-
-
-@pytest.mark.parametrize(
-    "copied",
-    [
-        pytest.param(copy.deepcopy, marks=pytest.mark.slow),
-        lambda x: pickle.loads(pickle.dumps(x)),
-    ],
-)
-def test_a_copy_gives_the_same_answers(copied, run):
-    classifier = TextClassifier.load(run(("no", "yes"))[1])
-    assert copied(classifier).predict(["w1 w2"]) == classifier.predict(["w1 w2"])
+    with pytest.raises(AlbertError, match="trained on single texts; leave the second texts"):
+        TextClassifier.load(folder).predict(["w1"], ["w2"])
 
 
 @pytest.mark.parametrize("folder", [None, 3, ""])
 def test_a_folder_that_is_not_a_path_is_refused(folder):
     with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
         TextClassifier.load(folder)
-
-
-def test_a_folder_without_a_classifier_is_refused(tmp_path):
-    with pytest.raises(AlbertError):
-        TextClassifier.load(str(tmp_path))
 
 
 #: Settings of a run of two steps, as flags and in Python.
@@ -246,12 +209,3 @@ def test_exporting_exports_the_folder(run, tmp_path, monkeypatch):
     classifier = TextClassifier.load(run(("a", "b"))[1])
     classifier.export("exported", overwrite=True)
     assert calls == [(classifier.folder, "exported", True, {})]
-
-
-@pytest.mark.slow
-def test_a_classifier_is_exported_as_a_model_of_texts(run, tmp_path, self_check_here):
-    classifier = TextClassifier.load(run(("a", "b"))[1])
-    classifier.export(tmp_path / "exported")
-    signature = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
-    found = signature(tf.constant(["w1 w2"]))["probabilities"]
-    np.testing.assert_allclose(found, classifier.probabilities(["w1 w2"]), atol=1e-5)
