@@ -39,10 +39,6 @@ class PathParser(flags.ArgumentParser):
         """Returns the value with all home directories expanded."""
         return expand_home(argument)
 
-    def flag_type(self) -> str:
-        """Returns the name of the type for --helpxml."""
-        return "path"
-
 
 def define_path(
     name: str,
@@ -86,13 +82,8 @@ def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
         elif choices := [_text(choice) for choice in known["choices"] if choice is not None]:
             flags.DEFINE_enum(name, _text(default), choices, text)
         else:
-            define = {
-                "bool": flags.DEFINE_bool,
-                "int": flags.DEFINE_integer,
-                "float": flags.DEFINE_float,
-                "str": flags.DEFINE_string,
-            }
-            define[kinds[0]](name, default, text)
+            kind = {"int": "integer", "str": "string"}.get(kinds[0], kinds[0])
+            getattr(flags, f"DEFINE_{kind}")(name, default, text)
         if known["needs"]:
             _needs[name] = known["needs"]
 

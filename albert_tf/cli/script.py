@@ -57,9 +57,8 @@ def run(
 
 def _stop_signal(error: BaseException) -> int | None:
     """Returns the signal whose `stop_exception` this is; None for other exceptions."""
-    if isinstance(error, KeyboardInterrupt):
-        return signal.SIGINT
-    status = error.code if isinstance(error, SystemExit) else None
+    status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
+    status = error.code if isinstance(error, SystemExit) else status
     return next((number for number in STOP_SIGNALS if status == 128 + number), None)
 
 
@@ -88,14 +87,13 @@ def _run(
             # Our own writers name the file; this covers what libraries write.
             with space_for("the program's output"):
                 return main(*given)
-        except AlbertError as error:
-            print(f"error: {name_flags(str(error))}", file=sys.stderr)
-            return 1
         except Exception as error:
-            reason = failure(error)  # Of a file or folder that no check has found.
-            if reason is None:
-                raise
-            print(f"error: {reason}.", file=sys.stderr)
+            if not isinstance(error, AlbertError):
+                reason = failure(error)  # Of a file or folder that no check has found.
+                if reason is None:
+                    raise
+                error = f"{reason}."
+            print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
 
     app.run(main_with_errors, flags_parser=_parse_flags)
@@ -125,10 +123,10 @@ def _parse_flags(argv: list[str]) -> list[str]:
             flags.FLAGS.verbosity = logging.WARNING
         return rest
     except flags.Error as error:
+        missing = [f"--{name}" for name in flags.FLAGS if _is_missing(flags.FLAGS[name])]
         message = "; ".join(str(error).splitlines())
-        if isinstance(error, flags.IllegalFlagValueError) and _NO_VALUE in message:
-            missing = (name for name in flags.FLAGS if _is_missing(flags.FLAGS[name]))
-            message = f"{' and '.join(f'--{name}' for name in missing)} must be given"
+        if missing and _NO_VALUE in message:
+            message = f"{' and '.join(missing)} must be given"
         print(f"error: {message}; see --help.", file=sys.stderr)
         sys.exit(1)
     except SystemExit:  # After --help, for which absl exits with status 1.

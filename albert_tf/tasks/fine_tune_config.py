@@ -25,7 +25,7 @@ from albert_tf.training.specs import RunConfig
 DEFAULT_STEPS = 1000
 #: The folder of the recipes.
 RECIPES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs", "recipes")
-#: Sizes with their smallest hidden size.
+#: The sizes of recipes with their smallest hidden size.
 _SIZES = (("xxlarge", 4096), ("xlarge", 2048), ("large", 1024), ("base", 768), ("small", 0))
 #: Settings that exclude each other.
 _DURATION = ("train_step", "num_train_epochs")
@@ -163,11 +163,6 @@ class FineTuneConfig(RunConfig):
         )
 
 
-def model_size(config: AlbertConfig) -> str:
-    """Returns the largest released size not wider than the model; `small` below all of them."""
-    return next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
-
-
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     """Returns the settings for a task and a model, with the warm-up as a share of the steps.
 
@@ -182,7 +177,7 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     # The recipes are part of the package, so on the local file system.
     with open(path, encoding="utf-8") as f:
         recipe = json.load(f)
-    size = model_size(config)
+    size = next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
     settings = {**recipe["base"], **recipe.get(size, {})}
     if config.hidden_dropout_prob == 0:
         settings["dropout"] = 0.0

@@ -5,7 +5,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe, model_size
+from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe
 from albert_tf.tasks.flags import define_finetuning_flags, run_settings
 from tests.support.script_flags import parsed_flags
 
@@ -28,14 +28,6 @@ def parsed(monkeypatch):
             return FineTuneConfig.from_recipe("some", AlbertConfig.load("albert_tiny"), **settings)
 
     return parse
-
-
-@pytest.mark.parametrize(
-    ("preset", "size"),
-    [("albert_base_v1", "base"), ("albert_large_v2", "large"), ("albert_xxlarge_v2", "xxlarge")],
-)
-def test_size_follows_the_hidden_size(preset, size):
-    assert model_size(AlbertConfig.load(preset)) == size
 
 
 def test_models_pretrained_without_dropout_are_fine_tuned_without():

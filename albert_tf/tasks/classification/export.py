@@ -77,7 +77,7 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     return Export(KIND, root, signatures, _probes(task, model))
 
 
-def _probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
+def _probes(task: TextClassificationTask, model: AlbertClassifier) -> list[Probe]:
     """Returns probes with single texts and with pairs."""
     labels, probes = task.spec.labels, []
     predict = functools.partial(task.predict, model)
