@@ -120,6 +120,13 @@ def sequence_length(source: RecordSource) -> int:
     return source.masking.length if source.masking else _list_length(source.features, "input_ids")
 
 
+def max_predictions(source: RecordSource) -> int:
+    """Returns how many positions of an example can be masked."""
+    if source.masking:
+        return source.masking.options.max_predictions_per_seq
+    return _list_length(source.features, "masked_lm_positions")
+
+
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
     """Raises AlbertError if training and evaluation share a shard."""
     common = files.common_files(find_shards(train_patterns), find_shards(eval_patterns))

@@ -20,7 +20,7 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining.config import PretrainingConfig
-from albert_tf.tasks.pretraining.data import max_predictions, open_records
+from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, Task, correct

@@ -37,8 +37,8 @@ _WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 100, 0.2
 #: Share of the time in which models of at least this many layers train half of them; in half of the
 #: time instead, they learned less (docs/results/tuning.md).
 _SHALLOW_SHARE, _FEWEST_LAYERS = 0.7, 4
-#: Checkpoints of a run.
-_SAVES = 20
+#: Checkpoints of a run, at least, and the most seconds between two of them.
+_SAVES, _SAVE_SECONDS = 20, 900.0
 #: Planned settings that run_config.json records.
 _RECORDED = ("train_batch_size", "num_warmup_steps", "learning_rate", "shallow_layers",
              "num_shallow_steps")  # fmt: skip
@@ -121,9 +121,8 @@ def plan(
         )
     shallow_steps = min(int(shallow_steps / factor), steps - 1)
     warmup_steps = max(int(_WARMUP_SHARE * steps), _WARMUP_STEPS)
-    return dataclasses.replace(
+    config = dataclasses.replace(
         config,
-        save_checkpoints_steps=max(1, steps // _SAVES),
         train_batch_size=factor * config.train_batch_size,
         num_train_steps=steps,
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
@@ -131,6 +130,17 @@ def plan(
         shallow_layers=shallow if shallow_steps else None,
         num_shallow_steps=shallow_steps,
     )
+    return _with_saves(config)
+
+
+def _with_saves(config: PretrainingConfig) -> PretrainingConfig:
+    """Returns the settings with the steps between checkpoints."""
+    # The steps of all layers are the slower ones.
+    share = 1 - _SHALLOW_SHARE if config.shallow_layers else 1.0
+    deep_steps = config.num_train_steps - config.num_shallow_steps
+    saves = _SAVE_SECONDS * deep_steps / (share * 60 * config.time_budget)
+    steps = max(1, min(config.num_train_steps // _SAVES, int(saves)))
+    return dataclasses.replace(config, save_checkpoints_steps=steps)
 
 
 def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
@@ -156,8 +166,6 @@ def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
     values["num_train_steps"] = train.get("max_steps")
     values["neighbor_attention"] = recorded["task"].get("neighbor_attention")
     try:
-        config = dataclasses.replace(config, **values)
-        saves = max(1, config.num_train_steps // _SAVES)
-        return dataclasses.replace(config, save_checkpoints_steps=saves)
+        return _with_saves(dataclasses.replace(config, **values))
     except AlbertError as error:
         raise AlbertError(f"{folder.file(RUN_CONFIG)} is damaged: {error}") from error
