@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts a pretrained ALBERT between formats, bit by bit.
 
-  python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
-  python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
-  python convert_checkpoint.py --from_path=runs/base --to=tf2 --output_dir=weights
+  python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf \\
+    --output_dir=albert-hf
+  python convert_checkpoint.py --from_path=albert-hf --to=tf1 \\
+    --output_dir=albert-tf1
+  python convert_checkpoint.py --from_path=runs/base --to=tf2 \\
+    --output_dir=weights
 
-Every variable is checked: if one is missing, unknown or of another shape, nothing is written.
-The result is read back and compared.
+Every variable is checked: if one is missing, unknown or of another shape,
+nothing is written. The result is read back and compared.
 """
 
 from __future__ import annotations

@@ -1,17 +1,22 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a model as a SavedModel: TF-Hub's encoder or preprocessor, or a model that reads text.
+"""Exports a model as a SavedModel: TF-Hub's encoder or preprocessor, or a
+model that reads text.
 
-  python export_tfhub.py --albert_directory=runs/base --export_path=exports/encoder
-  python export_tfhub.py --albert_directory=runs/base --export_type=preprocessing \\
-    --export_path=exports/preprocessor
-  python export_tfhub.py --albert_directory=runs/rte --export_path=models/rte/1
-  python export_tfhub.py --albert_directory=runs/base --format=tflite --precision=int8 \\
-    --export_path=exports/lite
-  python export_tfhub.py --albert_directory=runs/base --format=onnx --export_path=exports/onnx
+  python export_tfhub.py --albert_directory=runs/base \\
+    --export_path=exports/encoder
+  python export_tfhub.py --albert_directory=runs/base \\
+    --export_type=preprocessing --export_path=exports/preprocessor
+  python export_tfhub.py --albert_directory=runs/rte \\
+    --export_path=models/rte/1
+  python export_tfhub.py --albert_directory=runs/base --format=tflite \\
+    --precision=int8 --export_path=exports/lite
+  python export_tfhub.py --albert_directory=runs/base --format=onnx \\
+    --export_path=exports/onnx
 
-The encoder and the preprocessor are for hub.KerasLayer. The SavedModel of a fine-tuned model takes
-strings. All exports load with nothing but tensorflow and tensorflow_text.
+The encoder and the preprocessor are for hub.KerasLayer. The SavedModel of a
+fine-tuned model takes strings. All exports load with nothing but tensorflow
+and tensorflow_text.
 """
 
 from __future__ import annotations

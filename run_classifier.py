@@ -1,15 +1,19 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT for classification of, or regression on, texts and pairs: GLUE's or your own.
+"""Fine-tunes ALBERT for classification of, or regression on, texts and pairs:
+GLUE's or your own.
 
-  python run_classifier.py --task_name=rte --data_dir=glue --do_train --do_eval --do_predict \\
-    --init_checkpoint=runs/base --output_dir=runs/rte
-  python run_classifier.py --do_train --do_eval --train_file=train.tsv --eval_file=dev.tsv \\
-    --text_column=sentence --label_column=label --init_checkpoint=runs/base --output_dir=runs/mine
-  python run_classifier.py --do_predict --predict_file=new.tsv --output_dir=runs/mine
+  python run_classifier.py --task_name=rte --data_dir=glue --do_train \\
+    --do_eval --do_predict --init_checkpoint=runs/base --output_dir=runs/rte
+  python run_classifier.py --do_train --do_eval --train_file=train.tsv \\
+    --eval_file=dev.tsv --text_column=sentence --label_column=label \\
+    --init_checkpoint=runs/base --output_dir=runs/mine
+  python run_classifier.py --do_predict --predict_file=new.tsv \\
+    --output_dir=runs/mine
 
-Evaluating writes eval_results.json, predicting predictions.tsv, or for GLUE predictions/RTE.tsv.
---task_name=all runs all tasks in --data_dir, each in its own folder, and prints GLUE's table.
+Evaluating writes eval_results.json, predicting predictions.tsv, or for GLUE
+predictions/RTE.tsv. --task_name=all runs all tasks in --data_dir, each in its
+own folder, and prints GLUE's table.
 """
 
 from __future__ import annotations

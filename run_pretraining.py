@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains ALBERT on records made by data_prep/create_pretraining_data.py.
 
-  python run_pretraining.py --input_file=records/train --eval_input_file=records/heldout \\
-    --albert_config_file=albert_base_v2 --output_dir=runs/base --train_batch_size=256
+  python run_pretraining.py --input_file=records/train \\
+    --eval_input_file=records/heldout --albert_config_file=albert_base_v2 \\
+    --output_dir=runs/base --train_batch_size=256
 
-The same command resumes a run: weights, optimizer, step and position in the data continue where
-they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the current steps, saves, and exits with 143 or
-130; so it does on SIGHUP and SIGUSR1. A second signal ends it without saving. Errors exit with 1.
+The same command resumes a run: weights, optimizer, step and position in the
+data continue where they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the
+current steps, saves, and exits with 143 or 130; so it does on SIGHUP and
+SIGUSR1. A second signal ends it without saving. Errors exit with 1.
 """
 
 from __future__ import annotations

@@ -1,20 +1,24 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to choose among answers: RACE, or questions with any number of options.
+"""Fine-tunes ALBERT to choose among answers: RACE, or questions with any
+number of options.
 
   python run_race.py --data_dir=RACE --do_train --do_eval --do_predict \\
     --init_checkpoint=runs/base --output_dir=runs/race
-  python run_race.py --do_train --train_file=train.jsonl --init_checkpoint=runs/base \\
+  python run_race.py --do_train --train_file=train.jsonl \\
+    --init_checkpoint=runs/base --output_dir=runs/mine
+  python run_race.py --do_predict --predict_file=new.jsonl \\
     --output_dir=runs/mine
-  python run_race.py --do_predict --predict_file=new.jsonl --output_dir=runs/mine
 
-RACE is read as distributed, one file for each article; run_race.py trains on train, evaluates on
-dev and predicts test. A line of a .jsonl file is an object with context, question, options and
-label (from 0) or answer (a letter); context or question may be absent and, for prediction, the
-label. A blank "_" in a question is replaced with the option. Evaluation writes eval_results.json,
-with the accuracy on all questions and on those of middle and of high schools; prediction writes
-predictions.tsv and predict_results.json. Settings come from a recipe for the model's size;
---gradient_accumulation_steps fits its 128 sequences a step into less memory.
+RACE is read as distributed, one file for each article; run_race.py trains on
+train, evaluates on dev and predicts test. A line of a .jsonl file is an object
+with context, question, options and label (from 0) or answer (a letter);
+context or question may be absent and, for prediction, the label. A blank "_"
+in a question is replaced with the option. Evaluation writes eval_results.json,
+with the accuracy on all questions and on those of middle and of high schools;
+prediction writes predictions.tsv and predict_results.json. Settings come from
+a recipe for the model's size; --gradient_accumulation_steps fits its 128
+sequences a step into less memory.
 """
 
 from __future__ import annotations

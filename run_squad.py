@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0).
 
-  python run_squad.py --version=2.0 --do_train --do_eval --train_file=train-v2.0.json \\
-    --eval_file=dev-v2.0.json --init_checkpoint=runs/base --output_dir=runs/squad
-  python run_squad.py --do_predict --predict_file=new.json --output_dir=runs/squad
+  python run_squad.py --version=2.0 --do_train --do_eval \\
+    --train_file=train-v2.0.json --eval_file=dev-v2.0.json \\
+    --init_checkpoint=runs/base --output_dir=runs/squad
+  python run_squad.py --do_predict --predict_file=new.json \\
+    --output_dir=runs/squad
 
-Evaluation and prediction write predictions.json, nbest_predictions.json and, for 2.0,
-null_odds.json into the output directory; evaluation also writes eval_results.json. The directory
-has all that prediction needs: the model, its settings and the threshold found on --eval_file, above
-which a question counts as unanswerable. Settings come from a recipe for the model's size.
+Evaluation and prediction write predictions.json, nbest_predictions.json and,
+for 2.0, null_odds.json into the output directory; evaluation also writes
+eval_results.json. The directory has all that prediction needs: the model, its
+settings and the threshold found on --eval_file, above which a question counts
+as unanswerable. Settings come from a recipe for the model's size.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from albert_tf.version import __version__
+__version__ = "0.1.0"
 
 _HOME = {
     "AlbertConfig": "albert_tf.config",

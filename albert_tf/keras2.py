@@ -11,6 +11,7 @@ docs/architecture.md explains why the models are not Keras 3 models.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterable
 from types import ModuleType
@@ -28,9 +29,8 @@ _ADVICE = (
 )
 
 
-def _minor(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def _keras_2() -> ModuleType:
@@ -39,27 +39,19 @@ def _keras_2() -> ModuleType:
     Raises:
       AlbertError: it is not installed, or it is for another version of TensorFlow.
     """
-    release = ".".join(map(str, _minor(tf.__version__)))
-    install = f'Install it: pip install "tf_keras=={release}.*"'
-    if _minor(tf.__version__) < (2, 16):
-        if hasattr(tf.keras, "version"):  # New in Keras 3.
-            raise AlbertError(
-                f"albert_tf needs Keras 2, but TensorFlow {tf.__version__} found Keras "
-                f'{tf.keras.version()}. Install Keras 2: pip install "keras=={release}.*"'
-            )
-        return tf.keras
+    release = ".".join(tf.__version__.split(".")[:2])
+    name = "keras" if release == "2.15" else "tf_keras"
     try:
-        import tf_keras
+        module = tf.keras if name == "keras" else importlib.import_module(name)
+        found = sys.modules[_package(module.Model)].__version__
     except ImportError as error:
+        found = f"none ({error})"
+    if not found.startswith(f"{release}."):
         raise AlbertError(
-            f"albert_tf needs Keras 2, which for TensorFlow {tf.__version__} is the package "
-            f"tf_keras, and it cannot be imported ({error}). {install}"
-        ) from error
-    if _minor(tf_keras.__version__) != _minor(tf.__version__):
-        raise AlbertError(
-            f"tf_keras {tf_keras.__version__} is not for TensorFlow {tf.__version__}. {install}"
+            f"albert_tf needs Keras 2, for TensorFlow {tf.__version__} the package {name} "
+            f'{release}, and finds {found}. Install it: pip install "{name}=={release}.*"'
         )
-    return tf_keras
+    return module
 
 
 keras = _keras_2()
@@ -76,11 +68,11 @@ def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:
       AlbertError: a value is an object of another Keras, or the model is called inside a Keras 3
         layer, which would not know the model's weights.
     """
-    ours = keras.Model.__module__.partition(".")[0]
+    ours = _package(keras.Model)
     version = sys.modules[ours].__version__
     refused = f"{name} is built on {ours} {version} (Keras 2) and cannot be"
     for value in values:
-        package = type(value).__module__.partition(".")[0]
+        package = _package(type(value))
         if package in ("keras", "tf_keras") and package != ours:
             other = f"{package} {sys.modules[package].__version__}"
             raise AlbertError(f"{refused} given a {type(value).__name__} of {other}. {_ADVICE}")

@@ -1,19 +1,21 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds pretraining records (masked words and sentence order) from sentence files.
+"""Builds pretraining records (masked words and sentence order) from sentence
+files.
 
 Reads UTF-8 text, one sentence per line, a blank line between documents
-(data_prep/split_sentences.py writes such files). Writes TFRecord shards in the layout of the TF1
-release, manifest.json, and a copy of the tokenizer. Run the same command again to continue a build
-that was killed.
+(data_prep/split_sentences.py writes such files). Writes TFRecord shards in the
+layout of the TF1 release, manifest.json, and a copy of the tokenizer. Run the
+same command again to continue a build that was killed.
 
-  python -m data_prep.create_pretraining_data \\
-    --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
+  python -m data_prep.create_pretraining_data --input_file='corpus/*.txt.gz' \\
+    --spm_model_file=30k-clean.model --output_dir=records
 
-Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
-with few exceptions: the default of --max_predictions_per_seq depends on the sequence length,
---sentence_objective=nsp replaces --random_next_sentence, and neither --do_permutation nor
---input_file_mode exists.
+Flags have the names, meanings and defaults of google-research/albert
+create_pretraining_data.py, with few exceptions: the default of
+--max_predictions_per_seq depends on the sequence length,
+--sentence_objective=nsp replaces --random_next_sentence, and neither
+--do_permutation nor --input_file_mode exists.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def build_pretraining_data(
     if not build.has_remains() and (manifest := build.finished(overwrite)):
         return manifest
     with (
-        lock_folder(output.folder, "building records"),
+        lock_folder(output.folder),
         removal.own_temporaries(build.owner, *build.folders),
     ):
         return build.finished(overwrite) or build.run(runner, overwrite)

@@ -1,13 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Splits raw text into one sentence per line, with a blank line between documents.
+"""Splits raw text into one sentence per line, with a blank line between
+documents.
 
-  python -m data_prep.split_sentences --input_file='books/*.txt' --output_file=sentences.txt.gz
-  python -m data_prep.split_sentences --input_file=wiki.jsonl.gz --input_format=jsonl \\
+  python -m data_prep.split_sentences --input_file='books/*.txt' \\
     --output_file=sentences.txt.gz
+  python -m data_prep.split_sentences --input_file=wiki.jsonl.gz \\
+    --input_format=jsonl --output_file=sentences.txt.gz
 
-See `data_prep.sentence_splitter` for where sentences end. Text is streamed, so memory does not grow
-with the corpus.
+See `data_prep.sentence_splitter` for where sentences end. Text is streamed, so
+memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
-from albert_tf.io.text_files import atomic_text_writer, read_lines
+from albert_tf.io.text_files import new_text_file, read_lines
 from albert_tf.settings import Settings, setting
 from data_prep.sentence_splitter import SentenceSplitter, ends_sentence, unwrap
 
@@ -166,18 +168,13 @@ def split_sentences(
 
     Raises:
       AlbertError: bad input (see read_paragraphs), no sentence at all, or an output file that
-        exists already, is one of the input files or is being written by another process.
+        exists already or is one of the input files.
     """
-    with files.claimed_output(output_file, input_files, overwrite):
-        return _split(input_files, output_file, layout)
-
-
-def _split(input_files: list[str], output_file: str, layout: Layout) -> SplitCounts:
     splitter = SentenceSplitter()
     counts = SplitCounts()
     document_open = False
     progress = Progress("splitting", total_bytes(input_files))
-    with progress, atomic_text_writer(output_file) as write:
+    with progress, new_text_file(output_file, input_files, overwrite) as write:
         paragraphs = (
             paragraph
             for path in input_files

@@ -5,8 +5,9 @@
   python -m data_prep.train_sentencepiece --input_file=sentences.txt.gz \\
     --output_prefix=vocabulary/30k
 
-The text is normalised as by the tokenizer. A corpus of any size streams through a reservoir
-sampler, so that memory depends on the size of the sample only.
+The text is normalised as by the tokenizer. A corpus of any size streams
+through a reservoir sampler, so that memory depends on the size of the sample
+only.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def train_sentencepiece(
     folder, name = os.path.split(output_prefix)
     settings = settings or VocabularySettings()
     outputs = [f"{name}.{end}" for end in ("model", "vocab", "training.json")] + [SPEC_FILE]
-    with lock_folder(folder, "training a vocabulary"):
+    with lock_folder(folder):
         replaces = overwrite or _is_unfinished(output_prefix, settings)
         for output in outputs:
             files.check_output(os.path.join(folder, output), input_files, replaces)

@@ -1,12 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every record of TFRecord shards, and the shards against their manifest; or prints some.
+"""Checks every record of TFRecord shards, and the shards against their
+manifest; or prints some records.
 
   python -m data_prep.verify_records --input_file=records
 
-For each faulty shard, prints the path, the record and the byte offset of the first fault and the
-number of further faults. Exits with status 1 if there is any. --num_examples prints records as text
-instead, with [original|present] for each predicted piece.
+For each faulty shard, prints the path, the record and the byte offset of the
+first fault and the number of further faults. Exits with status 1 if there is
+any. --num_examples prints records as text instead, with [original|present] for
+each predicted piece.
 """
 
 from __future__ import annotations

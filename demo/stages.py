@@ -24,7 +24,7 @@ from pathlib import Path
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal
-from albert_tf.io.locks import lock_output
+from albert_tf.io.locks import lock_folder
 
 RECORD_FILE = "stage.json"
 LOG_FILE = "stage.log"
@@ -103,8 +103,8 @@ def run_stages(stages: Sequence[Stage]) -> None:
         else:
             left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
             print(f"\n{title}{left}", flush=True)
-            # The lock lies beside the folder; the command takes its own lock inside.
-            with lock_output(stage.folder, "running a stage"):
+            # The command takes its own lock, in the folder.
+            with lock_folder(os.path.dirname(stage.folder)):
                 if record and record["fingerprint"] != fingerprint:
                     former = removal.set_aside(stage.folder, "former")
                     print(f"  The earlier results, of other inputs or settings: {former}")

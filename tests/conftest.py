@@ -110,9 +110,8 @@ class Finished(NamedTuple):
 
 _HOLD = """
 import sys
-from albert_tf.io.locks import lock_folder, lock_output
-lock = lock_folder if len(sys.argv) == 2 else lock_output
-with lock(sys.argv[1], "training"):
+from albert_tf.io.locks import lock_folder
+with lock_folder(sys.argv[1]):
     print("held", flush=True)
     {more}
     sys.stdin.read()
@@ -121,12 +120,12 @@ with lock(sys.argv[1], "training"):
 
 @pytest.fixture
 def hold():
-    """Starts another process that locks a folder, or with `file=True` an output file."""
+    """Starts another process that locks a folder."""
 
     @contextlib.contextmanager
-    def held(path, more="pass", file=False):
+    def held(path, more="pass"):
         process = subprocess.Popen(
-            [sys.executable, "-c", _HOLD.format(more=more), str(path), *(["file"] * file)],
+            [sys.executable, "-c", _HOLD.format(more=more), str(path)],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

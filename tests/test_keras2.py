@@ -126,5 +126,6 @@ def test_a_keras_3_layer_cannot_hold_an_encoder(keras_3, encoder):
 def test_the_error_for_a_missing_keras_2_says_what_to_install(monkeypatch):
     monkeypatch.setattr(tf, "__version__", "2.21.0")
     monkeypatch.setitem(sys.modules, "tf_keras", None)
-    with pytest.raises(AlbertError, match=r'tf_keras, and .*: pip install "tf_keras==2\.21\.\*"$'):
+    message = r'package tf_keras 2\.21, and finds none .*: pip install "tf_keras==2\.21\.\*"$'
+    with pytest.raises(AlbertError, match=message):
         keras2._keras_2()

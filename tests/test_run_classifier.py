@@ -199,7 +199,7 @@ def test_a_locked_output_directory_allows_evaluation_and_prediction_but_no_train
         before = json.loads(path.read_text())
         path.unlink()
         run(**given, do_predict=True, predict_file=folder / "new.tsv")
-        with pytest.raises(AlbertError, match=f"^{copied_model} is in use: process "):
+        with pytest.raises(AlbertError, match=f"^{copied_model} is in use by process "):
             run(**training_flags(folder), **given)
     assert json.loads(path.read_text()) == pytest.approx(before)
     assert before["accuracy"] > 0.9
@@ -228,7 +228,10 @@ def test_vocabulary_and_configuration_come_from_the_checkpoint_and_a_finished_ru
 
 BAD_INPUT = {
     "no file": ({"do_eval": True}, "--do_eval needs --eval_file"),
-    "missing column": ({"text_column": "txt"}, "train.tsv has no column 'txt'; it has sentence,"),
+    "missing column": (
+        {"text_column": "txt"},
+        "train.tsv:2: no column 'txt'",
+    ),
     "unknown label": (
         {"do_eval": True, "eval_file": "{folder}/odd.tsv"},
         "odd.tsv:2: the label 'neutral' does not occur in the training data",

@@ -70,13 +70,7 @@ def text_file() -> str:
 
 
 def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
-    """Builds records of `text_lines` in two shards.
-
-    Args:
-      vocabulary: a SentencePiece model.
-      folder: folder for the records.
-      record_format: "masked" or "compact".
-    """
+    """Builds records of `text_lines` in two shards, with a SentencePiece model."""
     options = PretrainingOptions(
         max_seq_length=LENGTH,
         max_predictions_per_seq=4,
@@ -90,10 +84,7 @@ def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
 def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.ndarray]:
     """Starts or resumes a run of STEPS steps; returns the weights at its end by name.
 
-    Args:
-      records: folder of compact records.
-      folder: folder of the run.
-      stopped: whether a signal stops the run at step STOP.
+    If `stopped`, a signal stops the run at step STOP.
     """
     source = open_records(str(records), CONFIG)
     task = PretrainingTask(CONFIG, source)

@@ -148,9 +148,11 @@ def _joined(names: list[str]) -> str:
 
 
 def define_overwrite_flag() -> None:
-    """Defines --overwrite; see files.check_output and folders.new_folder."""
-    text = "Replace the output of an earlier command. Files that this command reads are never "
-    flags.DEFINE_bool("overwrite", False, text + "replaced.")
+    """Defines --overwrite; see files.check_output and files.new_folder."""
+    flags.DEFINE_bool(
+        "overwrite", False, "Replace the output of an earlier command, but never files that this "
+        "command reads. A folder with a whole model is kept under another name."
+    )  # fmt: skip
 
 
 def name_flags(text: str) -> str:

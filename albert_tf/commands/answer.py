@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers a question about a text with a fine-tuned model.
 
-  albert answer runs/squad "Who wrote it?" "It was written by Ada Lovelace in 1843."
+  albert answer runs/squad "Who wrote it?" \\
+    "It was written by Ada Lovelace in 1843."
   albert answer runs/squad "Who wrote it?" --input_file=article.txt --json
   albert answer runs/squad "Who wrote it?" < article.txt
 
-MODEL is the output directory of a fine-tuning run. Without TEXT, the text is --input_file or
-standard input. In Python: `albert_tf.QuestionAnswerer.load(MODEL).answer(question, text)`.
+MODEL is the output directory of a fine-tuning run. Without TEXT, the text is
+--input_file or standard input. In Python:
+`albert_tf.QuestionAnswerer.load(MODEL).answer(question, text)`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def define_flags() -> None:
 
 def _main(path: str, question: str, *given: str) -> None:
     folder = trained_folder(path)
-    text = "\n".join(input_lines(given, "TEXT"))
+    text = "\n".join(input_lines(given))
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.squad.answerer import QuestionAnswerer
 

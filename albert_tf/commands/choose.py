@@ -5,8 +5,8 @@
   albert choose runs/race "red" "green" --question="Ada's kite is _ ." \\
     --context="Ada has a red kite."
 
-MODEL is the output directory of a fine-tuning run. The options are printed with their
-probabilities, the most probable first. In Python:
+MODEL is the output directory of a fine-tuning run. The options are printed
+with their probabilities, the most probable first. In Python:
 `albert_tf.MultipleChoice.load(MODEL).choose(options, …)`.
 """
 

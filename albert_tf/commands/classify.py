@@ -1,14 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts the label of each text with a fine-tuned model, or its number with a regression model.
+"""Predicts the label of each text with a fine-tuned model, or its number with
+a regression model.
 
-  albert classify runs/authors "The ship sailed on the sea." "She danced at the ball."
+  albert classify runs/authors "The ship sailed on the sea." \\
+    "She danced at the ball."
   albert classify runs/reviews --input_file=reviews.txt --json > labels.jsonl
   albert classify runs/rte "A man is sleeping." "Nobody is awake."
 
-MODEL is the output directory of a fine-tuning run. Without TEXT, each line of --input_file or
-of standard input is a text. A model that was trained on pairs takes two texts at a time; in lines,
-a tab separates them. In Python: `albert_tf.TextClassifier.load(MODEL).predict(texts)`.
+MODEL is the output directory of a fine-tuning run. Without TEXT, each line of
+--input_file or of standard input is a text. A model that was trained on pairs
+takes two texts at a time; in lines, a tab separates them. In Python:
+`albert_tf.TextClassifier.load(MODEL).predict(texts)`.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def define_flags() -> None:
 
 def _main(path: str, *given: str) -> None:
     folder = trained_folder(path)
-    texts = input_lines(given, "TEXT")
+    texts = input_lines(given)
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
     from albert_tf.tasks.classification.task import TextClassificationTask
@@ -68,9 +71,8 @@ def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
     for number, line in enumerate(texts, start=1):
         if line.count("\t") != 1:
             raise AlbertError(
-                f"The model takes pairs of texts, but line {number}, {short_repr(line)}, is "
-                f"not two "
-                "texts with a tab between them."
+                f"The model takes pairs of texts, but line {number}, {short_repr(line)}, is not "
+                "two texts with a tab between them."
             )
     return [tuple(line.split("\t")) for line in texts]
 

@@ -37,18 +37,17 @@ def define_json_flag() -> None:
     flags.DEFINE_bool("json", False, "Print one JSON object per line.")
 
 
-def input_lines(given: Sequence[str], name: str) -> list[str]:
+def input_lines(given: Sequence[str]) -> list[str]:
     """Returns the arguments, or the lines of --input_file or of standard input.
 
     Args:
       given: the texts that were given as arguments.
-      name: of the argument, for errors.
 
     Raises:
       AlbertError: there are both arguments and a file, or there is no text, or it is not UTF-8.
     """
     if given and FLAGS.input_file:
-        raise AlbertError(f"Give {name} or --input_file, not both.")
+        raise AlbertError("Give TEXT or --input_file, not both.")
     if FLAGS.input_file:
         lines = list(read_lines(FLAGS.input_file))
     elif not given and sys.stdin is not None and not sys.stdin.isatty():
@@ -57,7 +56,7 @@ def input_lines(given: Sequence[str], name: str) -> list[str]:
         lines = list(given)
     if not lines:
         raise AlbertError(
-            f"There is no text: give {name}, --input_file, or text on standard input; see --help."
+            "There is no text: give TEXT, --input_file, or text on standard input; see --help."
         )
     return lines
 

@@ -3,13 +3,14 @@
 """Computes a vector for each text.
 
   albert embed albert_tiny_books "The whale swam." "She wore a white dress."
-  albert embed albert/albert-base-v2 --input_file=texts.txt --output_file=vectors.npy
-  zcat texts.txt.gz | albert embed runs/base > vectors.jsonl
+  albert embed runs/base --input_file=texts.txt --output_file=vectors.npy
+  zcat texts.txt.gz | albert embed albert/albert-base-v2 > vectors.jsonl
 
-MODEL is an output directory, a release, a Hugging Face folder, or a name to download. TEXT can be
-given several times; without TEXT, each line of --input_file or of standard input is a text. The
-vectors are printed as JSON, one text per line, or written to --output_file, float32 [texts, size],
-for `numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
+MODEL is an output directory, a release, a Hugging Face folder, or a name to
+download. TEXT can be given several times; without TEXT, each line of
+--input_file or of standard input is a text. The vectors are printed as JSON,
+one text per line, or written to --output_file, float32 [texts, size], for
+`numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
 """
 
 from __future__ import annotations
@@ -34,28 +35,19 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _check_output(path: str) -> None:
-    if not path.endswith(".npy"):
-        raise AlbertError(f"The name {path} does not end in .npy; only this format is written.")
-    files.check_output(path, overwrite=FLAGS.overwrite)
-
-
-def _main(path: str, *given: str) -> None:
-    if FLAGS.output_file:
-        _check_output(FLAGS.output_file)
-    texts = input_lines(given, "TEXT")
-    model = open_pretrained(path)
-    import tensorflow as tf
-
+def _main(model: str, *given: str) -> None:
+    texts = input_lines(given)
     if not FLAGS.output_file:
-        for text, vector in zip(texts, model.embed(texts)):
+        for text, vector in zip(texts, open_pretrained(model).embed(texts)):
             # The shortest number with the same float32 value.
             print_json({"text": text, "vector": [float(str(number)) for number in vector]})
         return
+    if not FLAGS.output_file.endswith(".npy"):
+        raise AlbertError(f"The name {FLAGS.output_file} must end in .npy; this format is written.")
     inputs = [FLAGS.input_file] if FLAGS.input_file else []
-    with files.claimed_output(FLAGS.output_file, inputs, FLAGS.overwrite):
-        vectors = model.embed(texts)
-        with files.atomic_path(FLAGS.output_file) as path, tf.io.gfile.GFile(path, "wb") as file:
+    with files.new_file(FLAGS.output_file, inputs, FLAGS.overwrite) as path:
+        vectors = open_pretrained(model).embed(texts)
+        with files.gfile().GFile(path, "wb") as file:
             np.save(file, vectors)
     print(f"{FLAGS.output_file}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")
 

@@ -6,9 +6,10 @@
   albert fill-mask runs/base "The [MASK] of the [MASK]." --top_k=3 --json
   albert fill-mask runs/base --input_file=texts.txt
 
-MODEL is an output directory of pretraining, a release, a Hugging Face folder, or a name to
-download. Each [MASK] stands for one piece of the vocabulary. With several, the results are the best
-combinations. In Python: `albert_tf.load_pretrained(MODEL).fill_mask(text)`.
+MODEL is an output directory of pretraining, a release, a Hugging Face folder,
+or a name to download. Each [MASK] stands for one piece of the vocabulary. With
+several, the results are the best combinations. In Python:
+`albert_tf.load_pretrained(MODEL).fill_mask(text)`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def define_flags() -> None:
 
 
 def _main(path: str, *given: str) -> None:
-    texts = input_lines(given, "TEXT")
+    texts = input_lines(given)
     model = open_pretrained(path)
     for number, text in enumerate(texts):
         filled = model.fill_mask(text, FLAGS.top_k)
@@ -48,12 +49,7 @@ def _main(path: str, *given: str) -> None:
             continue
         if number:
             print()
-        print_table((_percentage(f.score), " ".join(f.words), f.text) for f in filled)
-
-
-def _percentage(share: float) -> str:
-    """Returns three digits of a percentage, right-aligned."""
-    return f"{100 * share:#.3g}".rstrip(".").rjust(8) + "%"
+        print_table((f"{100 * f.score:8.3g}%", " ".join(f.words), f.text) for f in filled)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.version import __version__
+from albert_tf import __version__
 
 CARD_FILE = "README.md"
 _TO_BE_FILLED_IN = {

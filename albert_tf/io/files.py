@@ -21,8 +21,7 @@ from typing import Any
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import storage
 from albert_tf.io.json_values import finite_only, parse_json, short_repr
-from albert_tf.io.locks import lock_output
-from albert_tf.io.removal import own_temporaries, owner_id, remove_temporary, temporary_name
+from albert_tf.io.removal import remove_temporary, temporary_name
 from albert_tf.io.storage import exists, gfile, is_local, isdir, makedirs, no_space, rename, retried
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -43,9 +42,7 @@ def path_of(path: Any, what: str) -> str:
         raise AlbertError(f"The path of the {what} must be a string, not {short_repr(path)}.")
     if not is_valid_text(text):
         raise AlbertError(
-            f"The path of the {what} is not UTF-8 ({short_repr(text)}), as TensorFlow needs "
-            f"it; rename "
-            "the files."
+            f"The path of the {what} is not UTF-8 ({short_repr(text)}); rename the files."
         )
     return text
 
@@ -158,23 +155,6 @@ def _identity(path: str) -> object:
 
 
 @contextlib.contextmanager
-def claimed_output(
-    path: str, inputs: Iterable[str] = (), overwrite: bool = False
-) -> Iterator[None]:
-    """Checks an output file with `check_output` and locks it for this process.
-
-    Raises:
-      AlbertError: as `check_output` and `lock_output`.
-    """
-    with lock_output(path, "writing"):
-        check_output(path, inputs, overwrite)
-        folder = os.path.dirname(path) or os.curdir
-        owner = owner_id("output", os.path.realpath(path) if is_local(path) else path)
-        with own_temporaries(owner, folder):
-            yield
-
-
-@contextlib.contextmanager
 def space_for(what: str) -> Iterator[None]:
     """Turns the errors of a full disk into StoppedError.
 
@@ -215,6 +195,15 @@ def atomic_path(path: str) -> Iterator[str]:
         except BaseException:
             remove_temporary(temporary)
             raise
+
+
+@contextlib.contextmanager
+def new_file(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> Iterator[str]:
+    """Like `atomic_path`, for an output that `check_output` accepts, also when it is complete."""
+    check_output(path, inputs, overwrite)
+    with atomic_path(path) as temporary:
+        yield temporary
+        check_output(path, inputs, overwrite)  # Another process may have been faster.
 
 
 def is_valid_text(text: str) -> bool:

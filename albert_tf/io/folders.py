@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
-from albert_tf.io.locks import LOCK_FILE, is_lock_file, lock_output
+from albert_tf.io.locks import LOCK_FILE
 from albert_tf.io.log import log
 
 #: Lists the files that `new_folder` has written, relative to the folder.
@@ -51,14 +51,13 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
       source: an input, which the folder must not contain.
 
     Raises:
-      AlbertError: `path` exists and may not be replaced, or contains the input; another process
-        writes it.
+      AlbertError: `path` exists and may not be replaced, or contains the input.
       StoppedError: there is no space left.
     """
     path = path.rstrip("/")
     if files.is_local(path) and os.path.islink(path):
         path = os.path.realpath(path)
-    with lock_output(path, "writing"), files.space_for(path):
+    with files.space_for(path):
         if source and f"{_real(source)}/".startswith(f"{_real(path)}/"):
             raise AlbertError(f"{path} contains the input, {source}; give another path.")
         check_new_folder(path, overwrite)
@@ -68,6 +67,7 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
             storage.makedirs(temporary)
             yield temporary
             files.write_json(os.path.join(temporary, WRITTEN_FILES), names_below(temporary))
+            check_new_folder(path, overwrite)  # Somebody may have put something there meanwhile.
             _replace(path, temporary)
         finally:
             removal.remove_temporary(temporary)
@@ -81,7 +81,6 @@ def _replace(path: str, new: str) -> None:
     old = removal.temporary_name(f"{path}.former")
     removal.move(path, old)
     try:
-        _check_written(old, path)  # Somebody may have put a file there meanwhile.
         removal.move(new, path)
     except BaseException:
         removal.move(old, path)
@@ -164,7 +163,7 @@ def names_below(folder: str) -> list[str]:
         os.path.relpath(os.path.join(path, name), folder)
         for path, _, names in storage.walk(folder)
         for name in names
-        if not is_lock_file(name)
+        if name != LOCK_FILE
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from albert_tf.errors import AlbertError
@@ -53,17 +53,8 @@ def finite_only(value: Any) -> Any:
 
 def short_repr(value: object, limit: int = 60) -> str:
     """Returns the repr of a value for an error message, cut to `limit` characters."""
-    return _shortened(value, repr, limit)
-
-
-def short_json(value: object) -> str:
-    """Returns a value as JSON for an error message, cut to 60 characters."""
-    return _shortened(value, json.dumps, 60)
-
-
-def _shortened(value: object, write: Callable[[object], str], limit: int) -> str:
     try:
-        text = write(value)
+        text = repr(value)
     except RecursionError:
         text = "lists in lists"
     except ValueError:  # Python writes no integers of thousands of digits.

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import math
+import io
 import sys
-import time
 
 from tqdm import tqdm
 
 from albert_tf.io import storage
 
-#: Seconds before the first line and between lines if the output is not a terminal.
-FIRST_LINE_SECONDS = 2.0
+#: Seconds between lines if the output is not a terminal.
 LINE_SECONDS = 10.0
 
 
-class Progress:
+class Progress(tqdm):
     """Shows on standard error how much of `total` is done; a context manager.
 
     Args:
@@ -28,6 +26,8 @@ class Progress:
       silent: show nothing, because the work is done at once.
     """
 
+    monitor_interval = 0  # No thread: each update looks at the time.
+
     def __init__(
         self,
         label: str,
@@ -36,78 +36,56 @@ class Progress:
         initial: int = 0,
         silent: bool = False,
     ) -> None:
-        self._label, self._total, self._unit = label, total, unit
-        self._done = initial
-        # The amount done and the time at the first update, from which the remaining time is
-        # estimated: what precedes it (loading, compiling) does not count.
-        self._timed_from: tuple[int, float] | None = None
-        self._next_line = math.inf if silent else time.monotonic() + FIRST_LINE_SECONDS
-        self._bar = None
-        if _can_redraw() and not silent:
-            amount = "{n_fmt}"
-            if total:
-                amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"
-            self._bar = tqdm(
-                total=total,
-                initial=initial,
-                unit=unit,
-                unit_scale=unit == "B",
-                dynamic_ncols=True,
-                bar_format=f"{label} {amount}  {{desc}}",
-                leave=None,  # Removes a bar below another one when it is done.
-            )
+        self._lines = not _can_redraw()
+        amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left" if total else "{n_fmt}"
+        super().__init__(
+            total=total,
+            initial=initial,
+            unit=unit,
+            unit_scale=unit == "B",
+            bar_format=f"{label} {amount}  {{desc}}",
+            file=io.StringIO() if self._lines else sys.stderr,  # See `display` about lines.
+            mininterval=LINE_SECONDS if self._lines else 0.1,
+            delay=LINE_SECONDS if self._lines else 0,
+            miniters=0,
+            smoothing=0,
+            dynamic_ncols=True,
+            leave=False if self._lines else None,  # None removes a bar below another one.
+            disable=silent,
+        )
 
-    def update(self, amount: int, text: str = "", show: bool = False) -> None:
+    def update(self, amount: int = 1, text: str = "", restart: bool = False) -> bool | None:
         """Adds `amount` to what is done.
 
         Args:
           amount: amount of work since the last call.
           text: figures to show beside it.
-          show: whether to print a line now even if none is due.
-        """
-        self._done += amount
-        if self._bar is not None:
-            self._bar.set_description_str(text, refresh=False)
-            self._bar.update(amount)
-        elif show or time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINE_SECONDS
-            self.note(self._line(text))
-        if self._timed_from is None:
-            self._timed_from = self._done, time.monotonic()
+          restart: show it now, and estimate the remaining time by the speed from here on, because
+            this work was slower, as when a function is compiled.
 
-    def speed_changes(self) -> None:
-        """Estimates the remaining time by the speed from here on."""
-        self._timed_from = None  # The bar estimates it by the latest speed anyway.
+        Returns:
+          Whether it is shown.
+        """
+        self.set_description_str(text, refresh=False)
+        if not restart or self.disable:
+            return super().update(amount)
+        self.n += amount
+        self.initial = self.last_print_n = self.n
+        self.start_t = self.last_print_t = self._time()
+        return self.refresh()
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Draws the bar, or prints a line; see tqdm."""
+        if not self._lines:
+            return super().display(msg, pos)
+        if msg is None:
+            self.note(str(self).rstrip())
+        return False
 
     def note(self, text: str) -> None:
-        """Prints a line without disturbing the bar."""
+        """Prints a line without disturbing a bar."""
         tqdm.write(text, file=sys.stderr)
         sys.stderr.flush()
-
-    def _line(self, text: str) -> str:
-        size = tqdm.format_sizeof if self._unit == "B" else lambda x, _: f"{x}"
-        parts = [f"{self._label} {size(self._done, self._unit)}"]
-        if self._total:
-            parts[0] += f"/{size(self._total, self._unit)}"
-        if text:
-            parts.append(text)
-        if self._total and self._timed_from and self._done > self._timed_from[0]:
-            done, began = self._timed_from
-            seconds = (time.monotonic() - began) / (self._done - done)
-            left = seconds * max(0, self._total - self._done)
-            parts.append(f"{tqdm.format_interval(left)} left")
-        return "  ".join(parts)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the bar."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def _can_redraw() -> bool:
@@ -116,7 +94,7 @@ def _can_redraw() -> bool:
     Notebooks do not move the cursor up, so a bar must be the only one.
     """
     in_notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
-    return not tqdm._instances if in_notebook else sys.stderr.isatty()
+    return len(tqdm._instances) == 1 if in_notebook else sys.stderr.isatty()
 
 
 def total_bytes(paths: list[str]) -> int:

@@ -9,7 +9,7 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 from albert_tf.errors import AlbertError
@@ -18,7 +18,6 @@ from albert_tf.io import files
 #: Default limit of a line; longer ones are binary data or text without line ends.
 MAX_LINE_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 20
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz")
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -34,22 +33,20 @@ def _compressed(raw: IO[bytes], path: str, mode: str) -> IO[bytes]:
     return raw
 
 
-def check_text_file(path: str) -> None:
-    """Raises AlbertError unless there is a file at `path`."""
-    if files.isdir(path):
-        raise AlbertError(f"{path} is a folder; give text files, for example {path}/*.txt.")
-    files.check_file(path, "text file")
-
-
 @contextlib.contextmanager
-def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
-    """Yields a function that appends text to `path` (UTF-8), compressed according to its suffix.
+def new_text_file(
+    path: str, inputs: Iterable[str] = (), overwrite: bool = False
+) -> Iterator[Callable[[str], None]]:
+    """Yields a function that appends text to a `files.new_file` (UTF-8).
 
-    On success `path` is complete; otherwise it is untouched.
+    It is compressed according to the suffix of `path`.
     """
     import tensorflow as tf
 
-    with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as raw:
+    with (
+        files.new_file(path, inputs, overwrite) as temporary,
+        tf.io.gfile.GFile(temporary, "wb") as raw,
+    ):
         f = _compressed(raw, path, "wb")
         try:
             yield lambda text: f.write(text.encode("utf-8"))
@@ -61,7 +58,7 @@ def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[b
     """Yields the decompressed file in blocks of at most _BLOCK_BYTES."""
     import tensorflow as tf
 
-    check_text_file(path)
+    files.check_file(path, "text file")
     try:
         with tf.io.gfile.GFile(path, "rb") as raw:
             f = _compressed(raw, path, "rb")

@@ -1,20 +1,139 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled texts from TSV, CSV and JSON-lines files or from memory, by column name."""
+"""Labelled texts from TSV, CSV and JSON-lines files or from memory, by column name.
+
+Other libraries' types are recognised by their methods, so none of them is imported.
+"""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import Rows, read_examples
-from albert_tf.io.files import is_valid_text
+from albert_tf.io.files import is_valid_text, path_of
 from albert_tf.io.json_values import joined, parse_json, short_repr
-from albert_tf.io.text_files import COMPRESSED_SUFFIXES, read_lines
+from albert_tf.io.log import log
+from albert_tf.io.text_files import read_lines
+
+#: The place of each row, for errors, and its values by column.
+Rows = Iterator[tuple[str, dict[str, Any]]]
+_Example = TypeVar("_Example")
+
+
+def read_examples(
+    data: Any,
+    name: str,
+    read_file: Callable[[str], list[_Example]],
+    convert: Callable[[Rows], list[_Example]],
+    class_names: bool = True,
+) -> list[_Example]:
+    """Reads examples from a file or from data in memory.
+
+    Args:
+      data: a path, or data for `data_rows`.
+      name: of the data set, for errors.
+      read_file: reads the file at a path.
+      convert: makes examples of the rows of `data_rows`.
+      class_names: see `data_rows`.
+
+    Raises:
+      AlbertError: there is no example, or as `read_file`, `convert` and `data_rows`.
+    """
+    if _is_path(data):
+        return read_file(path_of(data, f"{name} data"))
+    examples = convert(data_rows(data, name, class_names))
+    if not examples:
+        raise AlbertError(f"The {name} data holds no examples.")
+    return examples
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, (str, os.PathLike))
+
+
+def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
+    """Yields the rows of data in memory.
+
+    Args:
+      data: an iterable of dicts, such as a list or a Hugging Face `datasets.Dataset`; a dict of
+        columns; a pandas DataFrame; or a `tf.data.Dataset` of dicts, not batched.
+      name: of the data set, for errors.
+      class_names: turn the numbers of a `ClassLabel` column of a `datasets.Dataset` into the names
+        of the classes.
+
+    Yields:
+      The place of a row ("train row 0"), for errors; and its values by column. Arrays become lists,
+      bytes become text, and NaN, which marks a missing value in a DataFrame, becomes None.
+
+    Raises:
+      AlbertError: `data` is of another kind, or its columns differ in length.
+    """
+    label_names = _label_names(data) if class_names else {}
+    for number, row in enumerate(_raw_rows(data, name)):
+        where = f"{name} row {number}"
+        if not isinstance(row, Mapping):
+            raise AlbertError(f"{where} must be a dict of columns, not {short_repr(row)}.")
+        values = {str(column): _plain(value, where) for column, value in row.items()}
+        for column, names in label_names.items():
+            if isinstance(values.get(column), int) and 0 <= values[column] < len(names):
+                values[column] = names[values[column]]
+        yield where, values
+
+
+def _raw_rows(data: Any, name: str) -> Iterable[Any]:
+    if hasattr(data, "as_numpy_iterator"):  # tf.data.Dataset
+        return data.as_numpy_iterator()
+    if hasattr(data, "itertuples"):  # pandas.DataFrame
+        return data.to_dict("records")
+    if isinstance(data, Mapping):
+        sizes = {len(values) if hasattr(values, "__len__") else -1 for values in data.values()}
+        if len(sizes) != 1 or sizes == {-1} or any(map(_is_path, data.values())):
+            raise AlbertError(
+                f"The {name} data is a dict, but its values are not columns of one length; give "
+                "one data set: a path, a list of dicts, a dict of columns or a data frame."
+            )
+        return (dict(zip(data, row)) for row in zip(*data.values()))
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return data
+    raise AlbertError(
+        f"The {name} data must be a path, a list of dicts, a dict of columns, a data frame or a "
+        f"data set, not {short_repr(data)}."
+    )
+
+
+def _label_names(data: Any) -> dict[str, list[str]]:
+    """Returns the names of the labels of a datasets.Dataset, by column."""
+    features = getattr(data, "features", None)
+    if not isinstance(features, Mapping):
+        return {}
+    return {column: f.names for column, f in features.items() if hasattr(f, "int2str")}
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Converts a value of any library to Python's own types."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise AlbertError(f"{where}: the text {short_repr(value)} is not UTF-8.") from error
+    if hasattr(value, "numpy"):  # A tensor.
+        return _plain(value.numpy(), where)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist(), where)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part, where) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, where) for part in value]
+    return None if isinstance(value, float) and value != value else value
+
 
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
@@ -53,7 +172,7 @@ def read_text_table(
     path: str,
     columns: TextColumns,
     header: Sequence[str] = (),
-    skipped: list[str] | None = None,
+    skip_malformed: bool = False,
 ) -> list[TextExample]:
     """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
 
@@ -65,8 +184,8 @@ def read_text_table(
       path: path of the file.
       columns: the columns to read.
       header: the column names of a TSV or CSV file that does not begin with them.
-      skipped: if given, receives the place ("file:line") of each TSV or CSV row with a wrong number
-        of fields. Otherwise such a row is an error.
+      skip_malformed: skip TSV and CSV rows with a wrong number of fields, and say so. Otherwise
+        such a row is an error.
 
     Raises:
       AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or
@@ -77,7 +196,7 @@ def read_text_table(
         rows = json_rows(path)
     else:
         lines = _read_csv(path) if kind == "csv" else read_tsv(path)
-        rows = _table_rows(path, lines, columns, header, skipped)
+        rows = _table_rows(path, lines, header, skip_malformed)
     examples = _examples(((f"{path}:{line}", row) for line, row in rows), columns)
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
@@ -120,28 +239,24 @@ def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
         first = places.setdefault(examples[-1].id, where)
         if first != where:
             raise AlbertError(
-                f"{where}: the id {short_repr(examples[-1].id)} in the column {columns.id!r} "
-                f"was used "
-                f"at {first} already; each must be unique, as predictions are named by their ids."
+                f"{where}: the id {short_repr(examples[-1].id)} in the column {columns.id!r} was "
+                f"used at {first} already; each must be unique, to name its prediction."
             )
     return examples
 
 
 def _kind(path: str) -> str:
-    stem = path
-    for suffix in COMPRESSED_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    kind = stem.rpartition(".")[2].lower()
-    if kind not in ("tsv", "csv", "jsonl"):
+    found = re.search(r"\.(tsv|csv|jsonl)(\.gz|\.bz2|\.xz)?$", path, re.IGNORECASE)
+    if not found:
         raise AlbertError(
             f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
         )
-    return kind
+    return found[1].lower()
 
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(f"{where}: there is no {column!r}; the names are {joined(row)}.")
+        raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}.")
     value = row[column]
     if isinstance(value, str):
         return value
@@ -158,22 +273,21 @@ def _name(row: dict[str, Any], column: str, where: str) -> str:
     name = _field(row, column, where)
     if not is_valid_text(name):
         raise AlbertError(
-            f"{where}: {column!r} is {short_repr(name)}, with half of a surrogate pair, "
-            f"which no file "
-            "can hold; replace that character."
+            f"{where}: {column!r} is {short_repr(name)}, with half of a surrogate pair, which no "
+            "file can hold; replace that character."
         )
     return name
 
 
-def _lines(path: str) -> Iterator[str]:
-    return read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yields the number and the text of each line that is not blank."""
+    lines = read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
 def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line."""
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
+    for number, line in _lines(path):
         row = parse_json(line, f"{path}:{number}: the line")
         if not isinstance(row, dict):
             raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
@@ -183,35 +297,29 @@ def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def _table_rows(
     path: str,
     lines: Iterator[tuple[int, list[str]]],
-    columns: TextColumns,
     header: Sequence[str],
-    skipped: list[str] | None,
+    skip_malformed: bool,
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields rows by column name; a row that spans lines has the number of its last one."""
     if not header:
-        _, first = next(lines, (1, []))
-        if not first:
-            return
-        header = [name.strip() for name in first]
-    _check_header(path, header, columns)
+        header = [name.strip() for name in next(lines, (1, []))[1]]
+    if len({*header}) < len(header):
+        raise AlbertError(f"{path}:1: a column appears more than once among {joined(header)}.")
+    skipped = []
     for number, fields in lines:
         if len(fields) == len(header):
             yield number, dict(zip(header, fields))
-        elif skipped is not None:
-            skipped.append(f"{path}:{number}")
+        elif skip_malformed:
+            skipped.append(number)
         else:
             raise AlbertError(
                 f"{path}:{number}: {len(fields)} fields, but the table has {len(header)} columns."
             )
-
-
-def _check_header(path: str, header: Sequence[str], columns: TextColumns) -> None:
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise AlbertError(f"{path}:1: the column {short_repr(repeated[0])} appears more than once.")
-    for name in dataclasses.astuple(columns):
-        if name is not None and name not in header:
-            raise AlbertError(f"{path} has no column {name!r}; it has {joined(header)}.")
+    if skipped:
+        log.info(
+            f"{path}:{skipped[0]}: {len(skipped):,} rows with a wrong number of fields, of which "
+            "this is the first, were skipped."
+        )
 
 
 def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
@@ -222,14 +330,13 @@ def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
     Raises:
       AlbertError: the file is missing, or is not UTF-8 text.
     """
-    for number, line in enumerate(_lines(path), start=1):
-        if line.strip():
-            yield number, line.split("\t")
+    return ((number, line.split("\t")) for number, line in _lines(path))
 
 
 def _read_csv(path: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    reader = csv.reader((line + "\n" for line in _lines(path)), strict=True)
+    lines = read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
+    reader = csv.reader((line + "\n" for line in lines), strict=True)
     columns = 1
     try:
         for fields in reader:

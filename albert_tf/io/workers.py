@@ -3,73 +3,32 @@
 """Runs functions in worker processes: ordered results, progress, and an end at the first error.
 
 Each process has a connection of its own and shares no lock or queue with others: whenever and
-wherever one dies, its connection ends, and nobody waits for it. A thread of the parent serves each.
+wherever one dies, its connection ends, and nobody waits for it.
 """
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
-import itertools
+import contextlib
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
-#: Seconds between two reports of a process's progress.
-_REPORT_SECONDS = 0.5
 #: How long a process may take to end, which removes its temporary files.
 _END_SECONDS = 10.0
 
 Advance = Callable[[int], None]
 
 
-class _Worker:
-    """A worker process as seen by its parent."""
-
-    def __init__(self, make_context: Callable[..., Any], args: tuple) -> None:
-        # TensorFlow does not survive a fork.
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_work, args=(theirs, make_context, args), daemon=True)
-        self.process.start()
-        theirs.close()  # Now only the process has it, so it ends with the process.
-
-    def run(self, function: Callable, item: Any, on_progress: Advance) -> Any:
-        """Returns the result of a task, or raises its exception."""
-        try:
-            self._connection.send((function, item))
-            while True:
-                amount, over, result = self._connection.recv()
-                on_progress(amount)
-                if isinstance(result, Exception):
-                    raise result
-                if over:
-                    return result
-        except (EOFError, OSError):
-            self.process.join(_END_SECONDS)
-            if self.process.exitcode == 1:
-                raise AlbertError(
-                    "A worker process ended with the error above. Each one imports the main "
-                    'script, whose work must therefore stand below `if __name__ == "__main__":`.'
-                ) from None
-            raise StoppedError(
-                "A worker process was killed, perhaps for lack of memory; to continue, run the "
-                "same command again with fewer workers."
-            ) from None
-
-
-def _work(connection: Connection, make_context: Callable[..., Any], args: tuple) -> None:
+def _work(connection: Connection) -> None:
     """Does the tasks that the parent sends, in a worker process."""
     # Ctrl-C reaches the whole process group, but only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -77,26 +36,17 @@ def _work(connection: Connection, make_context: Callable[..., Any], args: tuple)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     prepare_tensorflow()
-    amount_done, due = 0, 0.0
-
-    def advance(amount: int) -> None:
-        nonlocal amount_done, due
-        amount_done += amount
-        if time.monotonic() >= due:
-            connection.send((amount_done, False, None))
-            amount_done, due = 0, time.monotonic() + _REPORT_SECONDS
-
+    make_context, args = connection.recv()
     context = make_context(*args)
     while True:
         function, item = connection.recv()
         try:
-            result = function(context, item, advance)
+            result = function(context, item, lambda amount: connection.send((amount, None)))
         except Exception as error:
             if not isinstance(error, AlbertError):
                 traceback.print_exc()  # The parent gets the error without it.
             result = error
-        connection.send((amount_done, True, result))
-        amount_done = 0
+        connection.send((None, result))
 
 
 def _end_with_parent() -> None:
@@ -122,7 +72,36 @@ class Workers:
         self._num_workers = num_workers
         self._make_context, self._args = make_context, args
         self._context = make_context(*args) if num_workers == 1 else None
-        self._workers: list[_Worker] = []
+        self._processes: dict[Connection, multiprocessing.Process] = {}
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        for _ in range(self._num_workers):
+            ours, theirs = spawn.Pipe()
+            self._processes[ours] = spawn.Process(target=_work, args=(theirs,), daemon=True)
+            self._processes[ours].start()
+            theirs.close()  # Now only the process has it, so it ends with the process.
+        for ours in self._processes:
+            with self._alive(ours):
+                ours.send((self._make_context, self._args))
+
+    @contextlib.contextmanager
+    def _alive(self, connection: Connection) -> Iterator[None]:
+        """Turns the end of a worker's connection into an AlbertError."""
+        try:
+            yield
+        except (EOFError, OSError):
+            process = self._processes[connection]
+            process.join(_END_SECONDS)
+            if process.exitcode == 1:
+                raise AlbertError(
+                    "A worker process ended with the error above. Each one imports the main "
+                    'script, whose work must therefore stand below `if __name__ == "__main__":`.'
+                ) from None
+            raise StoppedError(
+                "A worker process was killed, perhaps for lack of memory; to continue, run the "
+                "same command again with fewer workers."
+            ) from None
 
     def map(
         self,
@@ -135,7 +114,7 @@ class Workers:
         Args:
           function: importable; calls `advance` with the amount of work it has done.
           items: consumed only slightly ahead of the results.
-          on_progress: called from time to time with the amount done since the last call.
+          on_progress: called with these amounts.
 
         Raises:
           AlbertError: a function raised it, or a process ended.
@@ -144,57 +123,46 @@ class Workers:
             for item in items:
                 yield function(self._context, item, on_progress)
             return
-        while len(self._workers) < self._num_workers:
-            self._workers.append(_Worker(self._make_context, self._args))
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        for worker in self._workers:
-            idle.put(worker)
-        amounts: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-        def run(item: Any) -> Any:
-            worker = idle.get()
-            try:
-                return worker.run(function, item, amounts.put)
-            finally:
-                idle.put(worker)
-
-        items = iter(items)
-        running: collections.deque[concurrent.futures.Future] = collections.deque()
-        threads = concurrent.futures.ThreadPoolExecutor(self._num_workers)
-        try:
-            while True:
-                for item in itertools.islice(items, 2 * self._num_workers - len(running)):
-                    running.append(threads.submit(run, item))
-                if not running:
-                    return
-                concurrent.futures.wait([running[0]], _REPORT_SECONDS)
-                while not amounts.empty():
-                    on_progress(amounts.get())
-                for future in running:
-                    if future.done():
-                        future.result()  # Raises its error, even if others come before it.
-                while running and running[0].done():
-                    yield running.popleft().result()
-        except BaseException:
-            self.end()
-            raise
-        finally:
-            threads.shutdown(cancel_futures=True)
-
-    def end(self) -> None:
-        """Stops the processes; unfinished tasks are cancelled."""
-        for worker in self._workers:
-            worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(_END_SECONDS)
-            worker.process.kill()
-            worker.process.join()
-        self._workers.clear()
+        if not self._processes:
+            self._start()
+        tasks = enumerate(items)
+        idle, busy = list(self._processes), {}
+        results: dict[int, Any] = {}
+        count = 0  # Of the results that were yielded.
+        while True:
+            while idle and len(busy) + len(results) < 2 * self._num_workers:
+                if (task := next(tasks, None)) is None:
+                    break
+                # A worker without a task is reading, so neither side waits for the other to read.
+                with self._alive(idle[-1]):
+                    idle[-1].send((function, task[1]))
+                busy[idle.pop()] = task[0]
+            if not busy and not results:
+                return
+            for connection in wait(busy, 0 if count in results else None):
+                with self._alive(connection):
+                    amount, result = connection.recv()
+                if amount is not None:
+                    on_progress(amount)
+                elif isinstance(result, Exception):
+                    raise result
+                else:
+                    results[busy.pop(connection)] = result
+                    idle.append(connection)
+            if count in results:
+                yield results.pop(count)
+                count += 1
 
     def __enter__(self) -> Workers:
         """Returns the workers, whose processes start with the first `map`."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """See `end`."""
-        self.end()
+        """Ends the processes, whatever they do."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            process.join(_END_SECONDS)
+            process.kill()
+            process.join()
+        self._processes.clear()

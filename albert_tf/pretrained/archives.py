@@ -54,7 +54,6 @@ def download(url: str, path: str) -> str:
     """
     if os.path.exists(path):
         return path
-    files.check_output_folder(os.path.dirname(path))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     part = f"{path}.part"
     # What a killed process has left is overwritten; a link is not followed.

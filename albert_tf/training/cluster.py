@@ -17,8 +17,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.log import log
-from albert_tf.io.signals import native_waiting
-from albert_tf.io.streams import outliving_readers
+from albert_tf.io.signals import native_waiting, outliving_readers
 
 #: How long a process waits for the others of its cluster, and how often it says so.
 _LIMIT_SECONDS = 600.0
@@ -245,7 +244,7 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
         if is_chief(cluster):
             try:
                 for folder in folders:
-                    locks.enter_context(lock_folder(folder, "training"))
+                    locks.enter_context(lock_folder(folder))
             except AlbertError as chief_error:
                 error = chief_error
         with lost_workers():

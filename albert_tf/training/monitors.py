@@ -133,7 +133,6 @@ class RunMonitor:
     def all_layers(self, step: int) -> None:
         """Reports that the steps after `step` train all layers."""
         self.note(f"From step {step + 1:,} on, all layers are trained.")
-        self._progress.speed_changes()
 
     def note(self, text: str) -> None:
         """Prints a few lines above the progress line."""
@@ -165,7 +164,9 @@ class RunMonitor:
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {_short_rate(means['tokens_per_second'])} tok/s"
-        self._progress.update(steps, text, show=seconds is None or last)
+        self._progress.update(steps, text, restart=seconds is None)
+        if last:
+            self._progress.refresh()
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
             self._watch_input(step, means.get("input_wait_share", 0.0))

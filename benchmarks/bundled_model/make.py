@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from albert_tf import pretrained
+from albert_tf import __version__, pretrained
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
@@ -26,7 +26,6 @@ from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.io import files, folders, removal
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
-from albert_tf.version import __version__
 from albert_tf.weights.pretrained_model import load_pretrained
 from albert_tf.weights.run_folder import BEST, RUN_CONFIG, BestRecord
 from benchmarks.bundled_model import heldout

@@ -12,7 +12,7 @@ from absl import flags
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.text_files import atomic_text_writer, read_lines
+from albert_tf.io.text_files import new_text_file, read_lines
 
 FLAGS = flags.FLAGS
 TRAIN_FILE, HELD_OUT_FILE = "train.txt", "heldout.txt"
@@ -60,7 +60,7 @@ def split(
     counts = [0, 0]
     left = float("inf") if megabytes is None else megabytes * 1e6
     train_path, held_out_path = (os.path.join(output_dir, f) for f in (TRAIN_FILE, HELD_OUT_FILE))
-    with atomic_text_writer(train_path) as train, atomic_text_writer(held_out_path) as held_out:
+    with new_text_file(train_path) as train, new_text_file(held_out_path) as held_out:
         for document in (found for path in paths for found in documents(path)):
             text = "\n".join(document) + "\n\n"
             part = int(sum(counts) % heldout_every == heldout_every - 1)

@@ -121,7 +121,7 @@ def test_input_files_and_other_files_are_not_overwritten(tmp_path, corpus):
 
 
 def test_a_folder_in_use_by_another_process_is_refused(tmp_path, corpus, hold):
-    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/en is in use: process ")
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/en is in use by process ")
     with hold(tmp_path / "en"), refused:
         train_sentencepiece([corpus], str(tmp_path / "en/en"), SETTINGS)
 

@@ -3,6 +3,7 @@
 """Stages: finished ones are reused, failed ones continue, changed ones start anew."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -53,8 +54,8 @@ def test_a_finished_stage_is_reused(make, capfd):
 
 def test_a_stage_in_use_by_another_process_is_refused_and_not_emptied(make, hold):
     run_stages([make("a")])
-    refused = pytest.raises(AlbertError, match=r"a is in use: process .* has been training there")
-    with hold(make("a").folder, file=True), refused:
+    refused = pytest.raises(AlbertError, match=r" is in use by process ")
+    with hold(os.path.dirname(make("a").folder)), refused:
         run_stages([make("a", other="flag")])
     assert runs(make("a")) == 1 and is_finished(make("a").folder)
 

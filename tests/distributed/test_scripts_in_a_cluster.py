@@ -118,5 +118,5 @@ def test_all_workers_end_if_the_chief_is_refused(tmp_path, hold):
     with hold(output), Cluster([*script, *flags], tmp_path / "refused") as cluster:
         chief, other = cluster.wait(timeout=120)
     assert (chief.returncode, other.returncode) == (1, 1)
-    assert f"error: {output} is in use: process " in chief.stderr
+    assert f"error: {output} is in use by process " in chief.stderr
     assert f"error: The chief of this cluster could not lock {output}; " in other.stderr

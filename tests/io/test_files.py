@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -15,7 +16,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_shards
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import read_safetensors
-from albert_tf.io import files, removal
+from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -154,17 +155,17 @@ def test_what_may_not_be_looked_up_is_an_error_and_not_absent(tmp_path, unprivil
     assert not files.exists(f"{tmp_path}/\0")
 
 
-def test_what_a_killed_process_left_beside_its_output_is_removed(tmp_path):
-    for name in ("out.txt", "other.txt"):
-        path = str(tmp_path / name)
-        with removal.own_temporaries(removal.owner_id("output", path)):
-            Path(removal.temporary_name(path)).touch()
-    (tmp_path / "out.txt.tmp-0123abcd").touch()  # Nobody knows whose it is.
-    with files.claimed_output(str(tmp_path / "out.txt")):
-        files.write_text(str(tmp_path / "out.txt"), "new")
-    left = sorted(path.name for path in tmp_path.iterdir() if "other" not in path.name)
-    assert left == ["out.txt", "out.txt.tmp-0123abcd"]
-    assert len(list(tmp_path.glob("other.txt.tmp-*"))) == 1
+def test_of_two_processes_that_write_one_file_the_slower_one_fails(tmp_path):
+    path = tmp_path / "out.txt"
+    for overwrite in (False, True):
+        refused = contextlib.nullcontext()
+        if not overwrite:
+            refused = pytest.raises(AlbertError, match=f"{path} already exists")
+        with refused, files.new_file(str(path), (), overwrite) as temporary:
+            Path(temporary).write_text("slower")
+            path.write_text("faster")
+        assert path.read_text() == ("slower" if overwrite else "faster")
+        assert os.listdir(tmp_path) == ["out.txt"]
 
 
 def test_halves_of_surrogate_pairs_are_written_as_replacement_characters(tmp_path):

@@ -11,7 +11,7 @@ import tracemalloc
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_files import MAX_LINE_BYTES, atomic_text_writer, read_lines
+from albert_tf.io.text_files import MAX_LINE_BYTES, new_text_file, read_lines
 
 COMPRESSORS = {
     "": bytes,
@@ -135,7 +135,7 @@ def test_progress_adds_up_to_the_stored_size(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 def test_written_text_is_read_back(tmp_path, suffix):
     path = tmp_path / f"out{suffix}"
-    with atomic_text_writer(str(path)) as write_text:
+    with new_text_file(str(path)) as write_text:
         for line in LINES:
             write_text(line + "\n")
     assert list(read_lines(str(path))) == LINES
@@ -143,7 +143,7 @@ def test_written_text_is_read_back(tmp_path, suffix):
 
 
 def test_a_failing_writer_leaves_no_file(tmp_path):
-    with pytest.raises(ValueError), atomic_text_writer(str(tmp_path / "out.gz")) as write_text:
+    with pytest.raises(ValueError), new_text_file(str(tmp_path / "out.gz")) as write_text:
         write_text("half\n")
         raise ValueError
     assert list(tmp_path.iterdir()) == []

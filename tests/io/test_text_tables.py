@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import gzip
 import json
+import types
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextColumns, read_text_table, read_texts
+from albert_tf.io.text_tables import TextColumns, data_rows, read_text_table, read_texts
 
 ALL = TextColumns(text="first", text_pair="second", label="label", id="key")
 
@@ -60,8 +63,8 @@ BAD = {
     "a.tsv": [
         ("", "holds no examples"),
         ("text\n", "holds no examples"),
-        ("body\tlabel\nA\tB\n", "has no column 'text'; it has body, label."),
-        ("text\ttext\nA\tB\n", ":1: the column 'text' appears more than once"),
+        ("body\tlabel\nA\tB\n", ":2: there is no column 'text'; there are body, label."),
+        ("text\ttext\nA\tB\n", ":1: a column appears more than once among text, text."),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),
         ("text\nA\0\n", ":2: a NUL byte"),
         ("text\tlabel\rA\tB\r", "the lines end with CR alone"),
@@ -73,7 +76,7 @@ BAD = {
     "a.jsonl": [
         ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
         ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
-        ('{"body": "A"}\n', ":1: there is no 'text'; the names are body."),
+        ('{"body": "A"}\n', ":1: there is no column 'text'; there are body."),
         ('{"text": null}\n', ":1: 'text' must be a string or a number, not None"),
     ],
     "a.xlsx": [("", "its name should end in .tsv, .csv or .jsonl")],
@@ -134,3 +137,93 @@ def test_labels_and_ids_with_half_a_surrogate_pair_are_refused_and_texts_are_not
 def test_a_number_that_python_does_not_write_is_refused():
     with pytest.raises(AlbertError, match=r"^train row 0: the number in 'text' is too long"):
         read_texts([{"text": 10**5000}], TextColumns("text"), "train")
+
+
+ROWS = [{"text": "a b", "label": 1}, {"text": "c", "label": 0}]
+
+
+class Frame:
+    """Has the methods of a pandas.DataFrame that we call."""
+
+    columns = ("text", "label")
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def itertuples(self):
+        raise NotImplementedError
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return ROWS
+
+
+class HubDataset:
+    """Iterates as a datasets.Dataset does, and describes its labels."""
+
+    def __init__(self, label):
+        self.features = {"text": object(), "label": label}
+
+    def __iter__(self):
+        return iter(ROWS)
+
+
+def test_all_kinds_of_data_give_the_same_rows():
+    columns = {"text": ["a b", "c"], "label": [1, 0]}
+    kinds = (
+        ROWS,
+        iter(ROWS),
+        columns,
+        {"text": np.array(["a b", "c"]), "label": np.array([1, 0])},
+        [
+            {"text": "a b", "label": np.int64(1)},
+            {"text": tf.constant("c"), "label": tf.constant(0)},
+        ],
+        Frame(),
+        HubDataset(label=object()),
+        tf.data.Dataset.from_tensor_slices(columns),
+    )
+    for data in kinds:
+        assert list(data_rows(data, "train")) == [
+            ("train row 0", ROWS[0]),
+            ("train row 1", ROWS[1]),
+        ], data
+
+
+def test_the_names_of_class_labels_replace_their_numbers():
+    label = types.SimpleNamespace(names=["no", "yes"], int2str=None)
+    rows = data_rows(HubDataset(label), "train")
+    assert [row["label"] for _, row in rows] == ["yes", "no"]
+    rows = data_rows(HubDataset(label), "train", class_names=False)
+    assert [row["label"] for _, row in rows] == [1, 0]
+
+
+def test_nested_values_become_lists_and_texts():
+    row = {"answers": {"text": np.array([b"x", b"y"], object), "start": np.array([1, 2])}, 3: None}
+    [(_, found)] = data_rows(
+        [
+            row,
+        ],
+        "eval",
+    )
+    assert found == {"answers": {"text": ["x", "y"], "start": [1, 2]}, "3": None}
+    [(_, found)] = data_rows([{"score": float("nan")}], "eval")
+    assert found == {"score": None}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "The train data must be a path, a list of dicts, .* not 3"),
+        (b"x", "The train data must be a path"),
+        (None, "not None"),
+        (["a"], "train row 0 must be a dict of columns, not 'a'"),
+        ({"text": ["a", "b"], "label": ["x"]}, "its values are not columns of one length"),
+        ({"text": 3}, "its values are not columns of one length"),
+        ({"train": "a.tsv", "test": "b.tsv"}, "its values are not columns"),
+        ([{"text": b"\xff"}], "train row 0: the text b'.xff' is not UTF-8"),
+    ],
+)
+def test_other_data_is_refused(data, message):
+    with pytest.raises(AlbertError, match=message):
+        list(data_rows(data, "train"))

@@ -11,42 +11,18 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Names in a checkout that commands and programs on pages use.
 _CHECKOUT = ("albert_tf", "data_prep", "demo", "scripts", "tests")
-_SHELL, _PYTHON, _TEXT = ("bash", "sh"), "python", "text"
-#: Before a command in a session.
-_PROMPT = "$ "
-#: A figure, or a value that a model computes, in what a program prints.
-_FIGURE = re.compile(
-    r"-?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?(?:k(?= tok/s))?|\bTrue\b|\bFalse\b|\bb'[^']*'"
-)
-_LEFT_OUT = re.compile(r"\[…\]|…")
 
 
-class Block(NamedTuple):
-    """A code block: its language ("bash", "python", …) and its text."""
-
-    language: str
-    text: str
-
-
-class Command(NamedTuple):
-    """Commands for the shell, and what the page shows that they print; "" without a session."""
-
-    text: str
-    shown: str
-
-
-def code_blocks(text: str) -> list[Block]:
-    """Returns the fenced code blocks of a page."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, flags=re.M | re.S)
-    return [Block(*groups) for groups in found]
+def code_blocks(text: str) -> list[tuple[str, str]]:
+    """Returns the language and the text of the fenced code blocks of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, flags=re.M | re.S)
 
 
 def replaced(text: str, replacements: Mapping[str, str]) -> str:
@@ -57,25 +33,14 @@ def replaced(text: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def shell_commands(text: str) -> list[Command]:
-    """Returns the commands of a page in their order: shell blocks, and those after "$ " in text."""
-    commands = []
-    for language, code in code_blocks(text):
-        if language in _SHELL:
-            commands.append(Command(code, ""))
-        elif language == _TEXT:
-            commands += _session(code)
-    return commands
-
-
-def _session(text: str) -> Iterator[Command]:
-    """Yields the commands of a session with what follows each; nothing if there is no command."""
-    for part in f"\n{text}".split(f"\n{_PROMPT}")[1:]:
+def _session(text: str) -> Iterator[str]:
+    """Yields the commands of a session, which begin with "$ "; nothing if there is none."""
+    for part in f"\n{text}".split("\n$ ")[1:]:
         lines = part.splitlines()
         end = 1
         while not _is_complete("\n".join(lines[:end])):
             end += 1
-        yield Command("\n".join(lines[:end]), "\n".join(lines[end:]))
+        yield "\n".join(lines[:end])
 
 
 def _is_complete(command: str) -> bool:
@@ -85,28 +50,6 @@ def _is_complete(command: str) -> bool:
     except ValueError:
         return False
     return not command.endswith("\\")
-
-
-def assert_shown(shown: str, printed: str) -> None:
-    """Asserts that each line of a page's output was printed, in their order, apart from figures.
-
-    Args:
-      shown: the output on the page; an ellipsis stands for anything.
-      printed: what the command has printed.
-    """
-    rest = _without_figures(printed)
-    for line in shown.splitlines():
-        parts = [re.escape(_without_figures(part)) for part in _LEFT_OUT.split(line)]
-        if any(parts):
-            pattern = " ?.*? ?".join(parts)
-            found = re.search(rf"(?<!\S){pattern}(?!\S)", rest)
-            assert found, f"not printed: {line!r}, but: {printed}"
-            rest = rest[found.end() :]
-
-
-def _without_figures(text: str) -> str:
-    """Returns text in one line with "#" in place of figures."""
-    return _FIGURE.sub("#", re.sub(r"(?<=\[) | (?=\])", "", " ".join(text.split())))
 
 
 def run_python_blocks(
@@ -123,69 +66,44 @@ def run_python_blocks(
     """
     names: dict[str, Any] = {**(given or {})}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for block in code_blocks(text):
-            if block.language == _PYTHON:
-                exec(compile(block.text, "page", "exec"), names)
+        for language, code in code_blocks(text):
+            if language == "python":
+                exec(compile(code, "page", "exec"), names)
     return names, printed.getvalue()
 
 
-def link_checkout(folder: Path) -> None:
-    """Links the scripts and packages of this checkout into a folder, without its data in runs/."""
-    for path in [*ROOT.glob("*.py"), *(ROOT / name for name in _CHECKOUT)]:
-        if not (folder / path.name).exists():
-            (folder / path.name).symlink_to(path)
-
-
-def run_page(text: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Runs the shell and Python blocks of a page in a new process, in one namespace.
+def run_page(
+    text: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    python: bool = True,
+    skip: tuple[str, ...] = (),
+) -> str:
+    """Runs shell blocks, the commands of sessions, and Python blocks in a new process.
 
     Args:
       text: the page.
-      folder: the working folder; it gets links to the scripts.
+      folder: the working folder; it gets links to the scripts, but not to the data in runs/.
       environment: environment variables to add.
+      python: run the Python blocks, too, in one namespace.
+      skip: beginnings of shell code to leave out.
 
     Returns:
       What the blocks printed, on both streams.
     """
-    done = _run(
-        [sys.executable, "-c", "".join(_statements(code_blocks(text)))], folder, environment
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def run_commands(
-    commands: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
-) -> list[str]:
-    """Runs commands one after the other in one shell, which ends with the first that fails.
-
-    Args:
-      commands: the commands.
-      folder: the working folder; it gets links to the scripts.
-      environment: environment variables to add.
-
-    Returns:
-      What each command printed, on both streams.
-    """
-    with tempfile.TemporaryDirectory() as outputs:
-        parts = [f"{{ {text}\n}} >{outputs}/{i} 2>&1\n" for i, text in enumerate(commands)]
-        shell = ["bash", "-euo", "pipefail", "-c", "".join(parts)]
-        done = _run(shell, folder, environment)
-        paths = (Path(outputs, str(i)) for i in range(len(commands)))
-        printed = [path.read_text("utf-8") for path in paths if path.exists()]
-    if done.returncode:
-        last = commands[max(0, len(printed) - 1)]
-        raise AssertionError(f"{last}\nended with {done.returncode}: {printed[-1:]}{done.stdout}")
-    return printed
-
-
-def _run(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None
-) -> subprocess.CompletedProcess[str]:
-    """Runs a process as in an activated environment, in a folder that gets links to the scripts."""
-    link_checkout(folder)
-    return subprocess.run(
-        command,
+    for path in [*ROOT.glob("*.py"), *(ROOT / name for name in _CHECKOUT)]:
+        if not (folder / path.name).exists():
+            (folder / path.name).symlink_to(path)
+    program = "import subprocess\nnames = {}\n"
+    for language, code in code_blocks(text):
+        if language == "python" and python:
+            program += f"exec(compile({code!r}, 'page', 'exec'), names)\n"
+        for command in [code] if language in ("bash", "sh") else _session(code):
+            if not command.startswith(skip):
+                shell = ["bash", "-xeuo", "pipefail", "-c", command]
+                program += f"subprocess.run({shell!r}, check=True)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
         cwd=folder,
         env={
             **os.environ,
@@ -200,14 +118,5 @@ def _run(
         text=True,
         timeout=1800,
     )
-
-
-def _statements(blocks: Iterable[Block]) -> Iterable[str]:
-    """Yields a Python program that runs the blocks."""
-    yield "import subprocess\nnames = {}\n"
-    for language, text in blocks:
-        if language in _SHELL:
-            shell = ["bash", "-euo", "pipefail", "-c", text]
-            yield f"subprocess.run({shell!r}, check=True)\n"
-        elif language == _PYTHON:
-            yield f"exec(compile({text!r}, 'page', 'exec'), names)\n"
+    assert done.returncode == 0, done.stdout
+    return done.stdout

@@ -84,15 +84,8 @@ def read_split(split: Split, data_dir: str) -> list[TextExample]:
     Raises:
       AlbertError: the file is missing or malformed (with its line).
     """
-    skipped: list[str] | None = [] if split.skip_malformed else None
     path = os.path.join(data_dir, split.file)
-    examples = read_text_table(path, split.columns, split.header, skipped)
-    if skipped:
-        log.info(
-            f"{len(skipped):,} rows with a wrong number of fields were skipped, the first at "
-            f"{skipped[0]}."
-        )
-    return examples
+    return read_text_table(path, split.columns, split.header, split.skip_malformed)
 
 
 def find_tasks(data_dir: str) -> list[GlueTask]:

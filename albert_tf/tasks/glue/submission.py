@@ -99,17 +99,17 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
         them. Nothing is written then.
     """
     predictions, packed = find_predictions(run_dirs), io.BytesIO()
-    with files.claimed_output(output, predictions.values(), overwrite):
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, (task, split) in TEST_SETS.items():
-                answers = read_answers(predictions[file], task, split)
-                log.info(f"{file:11} {len(answers):7,} answers, {predictions[file]}")
-                rows = "".join(f"{number}\t{answer}\n" for number, answer in enumerate(answers))
-                # With a fixed date, equal answers give equal files.
-                entry = zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0))
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(entry, f"index\tprediction\n{rows}")
-        files.write_bytes(output, packed.getvalue())
+    files.check_output(output, predictions.values(), overwrite)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, (task, split) in TEST_SETS.items():
+            answers = read_answers(predictions[file], task, split)
+            log.info(f"{file:11} {len(answers):7,} answers, {predictions[file]}")
+            rows = "".join(f"{number}\t{answer}\n" for number, answer in enumerate(answers))
+            # With a fixed date, equal answers give equal files.
+            entry = zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, f"index\tprediction\n{rows}")
+    files.write_bytes(output, packed.getvalue())
 
 
 def define_flags() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import read_examples
+from albert_tf.io.text_tables import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
     EVAL_BATCH_SIZE,

@@ -11,10 +11,9 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.io.data_rows import Rows
-from albert_tf.io.json_values import joined, short_json, short_repr
+from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
-from albert_tf.io.text_tables import json_rows
+from albert_tf.io.text_tables import Rows, json_rows
 from albert_tf.settings import Settings, setting
 
 #: The two parts of RACE: examinations of middle and of high schools.
@@ -201,7 +200,7 @@ def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
 
 def _text(value: Any, what: str, where: str) -> str:
     if not isinstance(value, str):
-        raise AlbertError(f"{where}: the {what} must be a text, not {short_json(value)}.")
+        raise AlbertError(f"{where}: the {what} must be a text, not {short_repr(value)}.")
     return value
 
 
@@ -216,7 +215,7 @@ def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
         return letters.index(value)
     if value is not None and not (type(value) is int and 0 <= value < choices):
         raise AlbertError(
-            f"{where}: the label {short_json(value)} is not one of 0 to {choices - 1} or "
+            f"{where}: the label {short_repr(value)} is not one of 0 to {choices - 1} or "
             f"{letters[0]} to {letters[-1]}."
         )
     return value

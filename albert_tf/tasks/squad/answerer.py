@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from albert_tf.io.data_rows import read_examples
+from albert_tf.io.text_tables import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
 from albert_tf.tasks.squad.task import SquadTask

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.data_rows import Rows
 from albert_tf.io.json_values import joined, short_repr
+from albert_tf.io.text_tables import Rows
 from albert_tf.settings import Settings, setting
 
 

@@ -177,8 +177,8 @@ def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(authors, t
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"text": "text"}, "train row 0: there is no 'text'; the names are sentence, by"),
-        ({"label": "By"}, "the names are sentence, by."),
+        ({"text": "text"}, "train row 0: there is no column 'text'; there are sentence, by"),
+        ({"label": "By"}, "there are sentence, by."),
         ({"output_dir": None}, "`output_dir` is needed"),
         ({"trainsteps": 3}, "There are unknown settings: trainsteps"),
         ({"train": []}, "The train data holds no examples"),

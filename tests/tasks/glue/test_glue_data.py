@@ -60,7 +60,9 @@ def test_malformed_rows_of_qqp_are_skipped_and_counted(glue_dir, capsys):
     path.write_text("\n".join(lines) + "\n", "utf-8")
     examples = read_split(TASKS["qqp"].splits["train"], str(glue_dir))
     assert [e.label for e in examples] == ["1", "1"]
-    said = f"2 rows with a wrong number of fields were skipped, the first at {path}:3."
+    said = (
+        f"{path}:3: 2 rows with a wrong number of fields, of which this is the first, were skipped"
+    )
     assert said in capsys.readouterr().out
 
 
@@ -72,8 +74,12 @@ def test_a_malformed_row_of_a_test_set_is_an_error_because_every_row_needs_an_an
 
 
 BAD = {
-    "no header": ("rte", "0\tA\tB\tentailment\n", "has no column 'sentence1'; it has 0, A, B, ent"),
-    "other task": ("mrpc", "sentence\tlabel\nA\t1\n", "has no column '#1 String'; it has sent"),
+    "no header": (
+        "rte",
+        2 * "0\tA\tB\tentailment\n",
+        "no column 'sentence1'; there are 0, A, B, ent",
+    ),
+    "other task": ("mrpc", "sentence\tlabel\nA\t1\n", "no column '#1 String'; there are sent"),
     "empty": ("rte", "", "holds no examples"),
     "only a header": ("sst-2", "sentence\tlabel\n", "holds no examples"),
     "short row": ("sst-2", "sentence\tlabel\nA\t1\nB\n", ":3: 1 fields, but the table has 2"),

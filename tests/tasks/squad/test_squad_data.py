@@ -4,7 +4,7 @@
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import data_rows
+from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.squad.data import (
     Answer,
     Question,

@@ -1,0 +1,264 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The code on README and the pages in docs runs as pasted, on small files and models.
+
+Settings that take long are replaced.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.keras2 import keras
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.checkpoint import write_tf2
+from tests.support import stand_ins
+from tests.support.pages import ROOT, code_blocks, replaced, run_page, run_python_blocks
+from tests.support.releases import write_archive
+from tests.support.small_tasks import squad_content
+from tests.support.weights import weights_of
+
+GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
+
+
+def page(name):
+    return (ROOT / ("README.md" if name == "README" else f"docs/{name}.md")).read_text("utf-8")
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    keras.utils.set_random_seed(1)
+
+
+def write_squad(folder):
+    for part in ("train-v1.1", "dev-v1.1", "train-v2.0", "dev-v2.0"):
+        (folder / f"{part}.json").write_text(json.dumps(stand_ins.squad_file(part[-3:])))
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_glue(tmp_path / "glue", GLUE[1:3])
+    stand_ins.write_race(tmp_path / "RACE")
+    write_squad(tmp_path)
+    output = "--output_dir=runs/"
+    shorter = {
+        f"{output}{name}": f"{output}{name} --train_step=2" for name in ("glue", "squad", "race")
+    }
+    skip = (
+        "make demo",  # tests/test_any_file_system.py runs the same.
+        "make setup",  # It makes the environment that runs this.
+        "python run_classifier.py --do_train --do_eval --train_file=demo",  # In test_wheel.py.
+    )
+    printed = run_page(replaced(page("README"), shorter), tmp_path, python=False, skip=skip)
+    assert "average" in printed.partition("GLUE, dev")[2]
+    assert "exact" in read(tmp_path / "runs/squad/eval_results.json")
+    assert (tmp_path / "runs/race/predictions.tsv").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_albert_run(tmp_path):
+    stand_ins.write_classifier(tmp_path / "runs/rte", ("entailment", "not_entailment"))
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_race_run(tmp_path / "runs/race")
+    for name in ("texts.txt", "article.txt"):
+        (tmp_path / name).write_text("Ada wrote it.\nIn 1843.\n")
+    with gzip.open(tmp_path / "reviews.txt.gz", "wt") as f:
+        f.write("A fine book.\nA dull one.\n")
+    shorter = {"--num_train_epochs=25": "--train_step=2"}
+    run_page(replaced(page("command_line"), shorter), tmp_path, python=False)
+    assert len((tmp_path / "vectors.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_the_page_about_fine_tuning_runs(tmp_path):
+    text = page("finetuning")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_glue(tmp_path / "glue", GLUE)
+    stand_ins.write_race(tmp_path / "race")
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    write_squad(tmp_path)
+    paragraph = {"context": "Ada wrote it.", "qas": [{"id": "n", "question": "Who wrote it?"}]}
+    new = {"version": "2.0", "data": [{"title": "T", "paragraphs": [paragraph]}]}
+    (tmp_path / "new.json").write_text(json.dumps(new))
+    answers = {f"{kind}{i}": "sea" for kind in "qn" for i in range(21)}
+    (tmp_path / "predictions.json").write_text(json.dumps(answers))
+    (row,) = [code for language, code in code_blocks(text) if language == "json"]
+    pairs = "question,answer,score\nWho?,Ada.,1\nWhen?,Now.,2.5\nWhy?,It is.,4\n"
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").write_text(row)
+    for part in ("pairs", "dev"):
+        (tmp_path / f"{part}.csv").write_text(pairs)
+    shorter = {
+        "--train_step=150 --eval_every_steps=50": "--train_step=4 --eval_every_steps=2",
+        "--train_step=1500": "--train_step=2",
+        "--num_train_epochs=3": "--train_step=2",
+        "--num_train_epochs=2 \\\n    --eval_every_steps=100": "--train_step=2",
+        "--output_dir=runs/score": "--output_dir=runs/score --train_step=2",
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2",
+        # Runs whose predictions are averaged.
+        "$ python -m albert_tf.tasks.ensemble": "$ mkdir runs/random; for seed "
+        "in 12345 12346 12347; do cp -r runs/squad11 runs/random/seed-$seed; done\n"
+        "$ python -m albert_tf.tasks.ensemble",
+    }
+    run_page(replaced(text, shorter), tmp_path, python=False)
+    assert (tmp_path / "runs/ensemble/nbest_predictions.json").exists()
+    assert "pearson" in read(tmp_path / "runs/score/eval_results.json")
+
+
+@pytest.mark.slow
+def test_the_page_about_exports_runs(tmp_path, monkeypatch):
+    text = page("export")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_classifier(tmp_path / "runs/authors")
+    # ONEDNN: a setting of any process; only speed changes.
+    skip = ("pip install", "export TF_ONEDNN_ASSUME_FROZEN_WEIGHTS")
+    run_page(text, tmp_path, python=False, skip=skip)
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "first": ["A text."],
+        "second": ["Another one."],
+        "inputs": {
+            f"input_{name}": tf.ones([1, 4], tf.int32) for name in ("word_ids", "mask", "type_ids")
+        },
+        "positions": tf.constant([[1, 2]]),
+        "tokenizer": stand_ins.tokenizer(),
+    }
+    if not importlib.util.find_spec("ai_edge_litert"):
+        module = "from tensorflow.lite.python.interpreter"
+        text = replaced(text, {"from ai_edge_litert.interpreter": module})
+    names, _ = run_python_blocks(text, given)
+    assert np.isfinite(names["pooled"]).all() and names["pooled"].shape == (1, 16)
+
+
+@pytest.mark.slow
+def test_the_page_about_checkpoints_runs(tmp_path, hub, monkeypatch):
+    write_archive(tmp_path / "albert_base_v2.tar.gz")
+    pretrained = AlbertPretrainer(stand_ins.config())
+    folder = tmp_path / "runs/demo/pretrained"
+    write_tf2(str(folder), pretrained.config, stand_ins.tokenizer(), weights_of(pretrained))
+    (tmp_path / "train.tsv").write_text("text\tlabel\nA\tx\nB\ty\n")
+    paragraphs = "\n\n".join("\n".join(stand_ins.sentences()[i : i + 8]) for i in range(0, 480, 8))
+    (tmp_path / "heldout.txt").write_text(paragraphs)
+    shorter = {
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2 --max_seq_length=16",
+    }
+    # The interchange needs environments with other libraries.
+    skip = ("pip install", "python -m benchmarks.interchange")
+    run_page(replaced(page("checkpoints"), shorter), tmp_path, hub, python=False, skip=skip)
+    monkeypatch.chdir(tmp_path)
+    ones = np.ones([1, 4], np.int32)
+    given = {"ids": ones, "mask": ones, "types": 0 * ones, "positions": ones[:, :2]}
+    names, _ = run_python_blocks(page("checkpoints"), given)
+    assert set(names["outputs"]) >= {"sequence_output", "mlm_logits", "sop_logits"}
+    inputs = {"input_word_ids": ones, "input_mask": ones, "input_type_ids": 0 * ones}
+    assert names["own"](inputs).shape == (1, 3)
+
+
+@pytest.mark.slow
+def test_the_guide_to_fine_tuning_runs(tmp_path, hub):
+    shorter = {
+        "--num_train_epochs=10 --eval_every_steps=20 --num_seeds=3": "--num_train_epochs=1 "
+        "--num_seeds=2"
+    }
+    printed = run_page(replaced(page("guides/fine_tune"), shorter), tmp_path, hub)
+    results = [
+        json.loads((tmp_path / f"runs/{name}/eval_results.json").read_text())
+        for name in ("authors", "authors-python")
+    ]
+    assert results[0]["accuracy"] == results[1]["accuracy"] > 0.3  # Of six authors.
+    rows = (tmp_path / "runs/authors/predictions.tsv").read_text().splitlines()
+    assert len(rows) == 481
+    assert "accuracy of 2 seeds" in printed
+    assert re.search(r"^\[b'\w+'\]$", printed, flags=re.M)
+
+
+@pytest.mark.slow
+def test_the_guide_to_question_answering_runs(tmp_path, hub):
+    for part, examples in (("train", 24), ("dev", 6)):
+        content = json.dumps(squad_content("2.0", examples))
+        (tmp_path / f"{part}-v2.0.json").write_text(content)
+    printed = run_page(page("guides/question_answering"), tmp_path, hub)
+    assert len(json.loads((tmp_path / "runs/squad/predictions.json").read_text())) == 6
+    # The second training starts from all weights of the first, also those of the head.
+    assert "not in the checkpoint" in printed.partition("answerable: ")[0]
+    assert "not in the checkpoint" not in printed.partition("answerable: ")[2]
+    assert "'answerable': " in printed
+
+
+@pytest.mark.slow
+def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
+    for part, names in (("train", ("darwin", "doyle", "smith")), ("heldout", ("dickens",))):
+        (tmp_path / "corpus" / part).mkdir(parents=True)
+        for name in names:
+            text = (ROOT / f"demo/data/books/heldout/{name}.txt").read_text("utf-8")
+            rows = (json.dumps({"text": chapter}) for chapter in text.split("\n\n\n"))
+            with gzip.open(tmp_path / f"corpus/{part}/{name}.jsonl.gz", "wt") as f:
+                f.write("\n".join(rows))
+    smaller = {
+        "--strategy=mirrored ": "",
+        "albert_base_v2": "albert_test",
+        "--max_seq_length=512": "--max_seq_length=64",
+        "--vocab_size=30000": "--vocab_size=500",
+        "--num_shards=64 --num_workers=16": "--num_shards=4 --num_workers=2",
+        "--train_batch_size=4096 --gradient_accumulation_steps=16": "--train_batch_size=16 "
+        "--gradient_accumulation_steps=2",
+        "--num_train_steps=100 --num_warmup_steps=10 --log_every_steps=10": "--num_train_steps=6 "
+        "--num_warmup_steps=1 --log_every_steps=2",
+        "--num_train_steps=125000 --num_warmup_steps=3125": "--num_train_steps=4 "
+        "--num_warmup_steps=1",
+        "--eval_every_steps=5000": "--eval_every_steps=2",
+        "--save_checkpoints_steps=1000": "--save_checkpoints_steps=2",
+    }
+    printed = run_page(replaced(page("guides/pretrain_at_scale"), smaller), tmp_path)
+    assert re.search(r"^[\d,]+ sequences per second: [\d,]+ hours$", printed, flags=re.M)
+    assert {path.name for path in (tmp_path / "text/train").iterdir()} >= {
+        "darwin.jsonl.gz",
+        "doyle.jsonl.gz",
+        "smith.jsonl.gz",
+    }
+    assert (tmp_path / "runs/base/best").is_dir()
+
+
+def test_the_blocks_about_pretrained_models_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, printed = run_python_blocks(page("python").partition("\n## Train a classifier\n")[0])
+    assert names["vectors"].shape == (4, 256)
+    assert len(names["search"]("A ship at sea.")) == 2
+    assert len(re.findall(r"^\('\w+',\) 0\.\d{3} It was the \w+ of times\.$", printed, re.M)) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_all_blocks_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names, printed = run_python_blocks(page("python"))
+    assert names["classifier"].labels == ("Austen", "Melville")
+    found = names["classifier"].predict(["The ship sailed on the sea.", "She danced at the ball."])
+    assert [classified.label for classified in found] == ["Melville", "Austen"]
+    texts = [row["sentence"] for row in names["train"]]
+    classify = tf.saved_model.load("exports/authors")
+    np.testing.assert_allclose(
+        classify(texts)["probabilities"], names["classifier"].probabilities(texts), atol=1e-4
+    )
+    assert np.isfinite(names["regressor"].predict(["A book."])).all()
+    assert 0 < names["found"].probability <= 1
+    assert len(names["chooser"].choose(["a", "b", "c"], "Which?").probabilities) == 3
+    comment = re.search(r"print\(error\)  # (.*)", page("python"))[1]
+    assert printed.splitlines().count(comment) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "exports"}
