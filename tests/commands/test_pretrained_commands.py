@@ -98,7 +98,7 @@ def test_the_page_shows_what_a_command_prints(albert):
         (["embed", MODEL], b"\xff", "Standard input is not UTF-8"),
         (["embed", MODEL, "x", f"--input_file={__file__}"], b"", "Give TEXT or --input_file, not"),
         (["embed", MODEL, "--input_file=none"], b"", "The text file none does not exist"),
-        (["embed", MODEL, "x", "--output_file=x.txt"], b"", "x.txt does not end in .npy"),
+        (["embed", MODEL, "x", "--output_file=x.txt"], b"", "x.txt must end in .npy"),
         (["fill-mask", MODEL, "x"], b"", "There is no [MASK] in the text 'x'; put one in."),
     ],
 )

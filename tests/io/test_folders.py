@@ -161,7 +161,7 @@ def test_a_folder_that_contains_the_input_is_not_replaced(tmp_path, monkeypatch)
 
 def test_locks_do_not_count_as_files_of_a_folder(tmp_path):
     (tmp_path / "from").mkdir()
-    for name in (".lock", ".a.txt.lock", "a.txt", "poetry.lock"):
+    for name in (".lock", "a.txt", "poetry.lock"):
         (tmp_path / "from" / name).touch()
     assert folders.names_below(f"{tmp_path}/from") == ["a.txt", "poetry.lock"]
     folders.copy_folder(f"{tmp_path}/from", f"{tmp_path}/to")
@@ -172,14 +172,12 @@ def test_locks_do_not_count_as_files_of_a_folder(tmp_path):
     assert sorted(os.listdir(tmp_path / "new")) == [folders.WRITTEN_FILES, "a.txt"]
 
 
-def test_a_folder_that_another_process_writes_is_refused(tmp_path, hold):
+def test_of_two_exports_to_one_folder_the_slower_one_fails(tmp_path):
     path = tmp_path / "export"
-    refused = pytest.raises(AlbertError, match=f"^{path} is in use: process ")
-    with hold(path, file=True), refused:
-        make_export(f"{path}/")
-    assert os.listdir(tmp_path) == [".export.lock"]  # Left by the killed process.
-    make_export(path)
-    assert os.listdir(tmp_path) == ["export"]
+    refused = pytest.raises(AlbertError, match=f"^{path} already exists")
+    with refused, folders.new_folder(f"{path}/"):
+        make_export(path, "faster")
+    assert os.listdir(tmp_path) == ["export"] and (path / "faster").exists()
 
 
 def test_a_scratch_folder_exists_until_the_end_of_the_block(tmp_path):
