@@ -61,9 +61,8 @@ def build(text: str, length: int, dupe_factor: int, workers: int = 1) -> dict[st
     options = PretrainingOptions(max_seq_length=length, dupe_factor=dupe_factor)
     runner = functools.partial(LocalRunner, num_workers=workers)
     with tempfile.TemporaryDirectory() as folder:
-        output = pretraining_build.Output(folder)
         children, wall, own = _children(), time.perf_counter(), time.process_time()
-        manifest = pretraining_build.build_pretraining_data([text], source, output, options, runner)
+        manifest = pretraining_build.build_pretraining_data([text], source, folder, options, runner)
         wall, own = time.perf_counter() - wall, time.process_time() - own
     return {
         "instances": manifest.num_examples,

@@ -208,7 +208,7 @@ def _compact(config: AlbertConfig, seq_length: int, vocabulary: str, words: list
     from albert_tf.tasks.pretraining.data import open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.tokenization.tokenizer import Tokenizer
-    from data_prep.pretraining_build import Output, build_pretraining_data
+    from data_prep.pretraining_build import build_pretraining_data
     from data_prep.pretraining_options import PretrainingOptions
 
     folder = os.path.dirname(vocabulary)
@@ -218,7 +218,7 @@ def _compact(config: AlbertConfig, seq_length: int, vocabulary: str, words: list
         f.writelines(" ".join(rng.choice(words, 20)) + "\n" for _ in range(seq_length))
     options = PretrainingOptions(max_seq_length=seq_length, record_format="compact")
     output = os.path.join(folder, "records")
-    build_pretraining_data([text], Tokenizer.from_file(vocabulary), Output(output), options)
+    build_pretraining_data([text], Tokenizer.from_file(vocabulary), output, options)
     source = open_records(output, config)
     return PretrainingTask(config, source), source
 

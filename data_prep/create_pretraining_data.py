@@ -21,7 +21,6 @@ create_pretraining_data.py, with few exceptions: the default of
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +41,7 @@ from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, Runner, build_pretraining_data
+from data_prep.pretraining_build import Runner, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 
 FLAGS = flags.FLAGS
@@ -57,18 +56,8 @@ def define_flags() -> None:
         "a blank line between documents; the end of a file ends a document.",
         required=True,
     )
-    define_path("output_dir", None, "Folder for the shards, manifest.json and the tokenizer.")
-    flags.DEFINE_integer(
-        "num_shards",
-        None,
-        "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
-        "for a very small corpus.",
-        lower_bound=1,
-    )
     define_path(
-        "output_file",
-        None,
-        "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
+        "output_dir", None, "Folder for the shards, manifest.json and the tokenizer.", required=True
     )
     define_path("spm_model_file", None, f"{VOCABULARY}. Takes precedence over --vocab_file.")
     define_path("vocab_file", None, "The same as --spm_model_file.")
@@ -91,25 +80,6 @@ def define_flags() -> None:
         "the same.",
     )
     define_overwrite_flag()
-
-
-def _output() -> Output:
-    """Returns the output that --output_dir and --num_shards, or --output_file, describe.
-
-    Raises:
-      AlbertError: both, neither or a flag of the other is given; or the paths lie in different
-        folders.
-    """
-    if bool(FLAGS.output_dir) == bool(FLAGS.output_file):
-        raise AlbertError("Give either --output_dir or --output_file.")
-    if FLAGS.output_dir:
-        return Output(FLAGS.output_dir, FLAGS.num_shards)
-    refuse_flags(["num_shards"], "--output_file lists the shards.")
-    paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
-    folders = {os.path.dirname(path) for path in paths}
-    if len(folders) != 1 or len(set(paths)) != len(paths):
-        raise AlbertError("The files of --output_file must be different and lie in one folder.")
-    return Output(folders.pop() or ".", names=[os.path.basename(path) for path in paths])
 
 
 def _runner() -> Callable[[Context, str], Runner]:
@@ -142,18 +112,17 @@ def _main() -> None:
     options = PretrainingOptions(**given_settings(PretrainingOptions))
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise AlbertError("Give --spm_model_file or --vocab_file.")
-    output = _output()
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
         files.expand_globs(FLAGS.input_file),
         Tokenizer.from_file(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
-        output,
+        FLAGS.output_dir,
         options,
         _runner(),
         FLAGS.overwrite,
     )
     print(describe(manifest.statistics))
-    print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {output.folder}")
+    print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {FLAGS.output_dir}")
 
 
 def describe(statistics: dict[str, Any]) -> str:

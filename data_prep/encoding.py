@@ -41,7 +41,7 @@ class Context:
         """Masks and, for sentence order, swaps compact records."""
         length, swap = self.options.max_seq_length, self.options.sentence_objective == SOP
         features = records.compact_features(length, self.tokenizer.vocab_size)
-        return Masking(features, self.options.masking(), self.tokenizer, swap)
+        return Masking(features, self.options, self.tokenizer, swap)
 
 
 def encode(

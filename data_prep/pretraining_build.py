@@ -33,31 +33,11 @@ from data_prep.pretraining_shards import NOTES, RECORDS, ShardTask, is_complete
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10
-_DEFAULT_NAME = re.compile(r"pretraining-\d{5}-of-\d{5}\.tfrecord")
+_SHARD = re.compile(r"pretraining-\d{5}-of-\d{5}\.tfrecord")
 #: Bytes of text in a bucket. The token ranges of a bucket's instances are in memory together.
 _BUCKET_BYTES = 1 << 23
 #: Bytes of text in a stored byte, roughly; only used to choose the number of buckets.
 _EXPANSION = {".gz": 3, ".bz2": 4, ".xz": 4}
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """Where the records go.
-
-    Attributes:
-      folder: holds the shards, the manifest, the tokenizer and, during the build, `_build`.
-      num_shards: number of shards; None: ten, or fewer for a small corpus.
-      names: file names of the shards; by default pretraining-00000-of-00010.tfrecord and so on.
-    """
-
-    folder: str
-    num_shards: int | None = None
-    names: Sequence[str] = ()
-
-    @property
-    def wanted_shards(self) -> int | None:
-        """The number of shards asked for; None if it is left to the builder."""
-        return len(self.names) or self.num_shards
 
 
 class Runner(contextlib.AbstractContextManager, Protocol):
@@ -78,21 +58,21 @@ class Runner(contextlib.AbstractContextManager, Protocol):
 def build_pretraining_data(
     input_files: Sequence[str],
     tokenizer: Tokenizer,
-    output: Output,
+    folder: str,
     options: PretrainingOptions,
     runner: Callable[[Context, str], Runner] = LocalRunner,
     overwrite: bool = False,
 ) -> Manifest:
     """Builds the records of a corpus and returns their manifest.
 
-    The shards depend on the text, the tokenizer, the options and the number of shards, not on the
-    runner. Does nothing if the folder's manifest shows that the same records are complete;
-    continues an unfinished build of the same records, also with another runner.
+    The shards depend on the text, the tokenizer and the options, not on the runner. Does nothing if
+    the folder's manifest shows that the same records are complete; continues an unfinished build of
+    the same records, also with another runner.
 
     Args:
       input_files: text, one sentence per line, a blank line between documents.
       tokenizer: of the records.
-      output: where the records go.
+      folder: for the shards, the manifest, the tokenizer and, during the build, `_build`.
       options: the options that decide the records.
       runner: makes the runner from the context and the build's working folder.
       overwrite: replace other records, and other files with the names of the output files; they
@@ -102,15 +82,12 @@ def build_pretraining_data(
       AlbertError: bad input, an output folder with other records, files in the way or a writing
         process, a failed worker, or a corpus without any instance.
     """
-    build = _Build(input_files, tokenizer, output, options)
+    build = _Build(input_files, tokenizer, folder, options)
     # Records that are complete can be read while a process holds the folder, or without the right
     # to write there.
     if not build.has_remains() and (manifest := build.finished(overwrite)):
         return manifest
-    with (
-        lock_folder(output.folder),
-        removal.own_temporaries(build.owner, *build.folders),
-    ):
+    with lock_folder(folder), removal.own_temporaries(build.owner, *build.folders):
         return build.finished(overwrite) or build.run(runner, overwrite)
 
 
@@ -121,19 +98,18 @@ class _Build:
         self,
         input_files: Sequence[str],
         tokenizer: Tokenizer,
-        output: Output,
+        folder: str,
         options: PretrainingOptions,
     ) -> None:
         self._input_files = input_files
         self._tokenizer = tokenizer
-        self._output = output
+        self._folder = folder
         self._options = options
-        self._folder = output.folder
-        self.work_folder = os.path.join(output.folder, WORK_FOLDER)
+        self.work_folder = os.path.join(folder, WORK_FOLDER)
         self._records = os.path.join(self.work_folder, RECORDS)
         #: Where temporary files may be.
         self.folders = (
-            *(output.folder, self.work_folder, self._records),
+            *(folder, self.work_folder, self._records),
             os.path.join(self.work_folder, NOTES),
         )
         self._plan_path = os.path.join(self.work_folder, "plan.json")
@@ -150,12 +126,7 @@ class _Build:
             )
         return {
             "tokenizer": self._tokenizer.spec.to_dict(),
-            "options": {
-                **dataclasses.asdict(self._options),
-                "input_files": inputs,
-                "num_shards": self._output.wanted_shards,
-                "shard_names": list(self._output.names),
-            },
+            "options": {**dataclasses.asdict(self._options), "input_files": inputs},
         }
 
     def has_remains(self) -> bool:
@@ -229,9 +200,7 @@ class _Build:
         model_path, spec_path, manifest_path = (
             os.path.join(self._folder, name) for name in (spec.model_file, SPEC_FILE, FILE_NAME)
         )
-        names = list(self._output.names) or [
-            name for name in storage.listdir(self._folder) if _DEFAULT_NAME.fullmatch(name)
-        ]
+        names = [name for name in storage.listdir(self._folder) if _SHARD.fullmatch(name)]
         has_records, inputs = files.exists(manifest_path), list(self._input_files)
         if has_records:
             names += [shard.name for shard in Manifest.load(self._folder).shards]
@@ -308,7 +277,7 @@ class _Build:
             storage.size(path) * _EXPANSION.get(os.path.splitext(path)[1], 1)
             for path in self._input_files
         )
-        wanted = self._output.wanted_shards
+        wanted = self._options.num_shards
         num_buckets = max(wanted or DEFAULT_NUM_SHARDS, -(-text_bytes // _BUCKET_BYTES))
         runner.tokenize(self._input_files, num_buckets)
         written = set(storage.listdir(self.work_folder))
@@ -328,10 +297,8 @@ class _Build:
         groups = [[bucket] for bucket in buckets]
         if self._options.sentence_objective == NSP and len(buckets) > 1:
             groups = [list(pair) for pair in zip(buckets, [*buckets[1:], buckets[0]])]
-        num_shards = self._output.wanted_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
-        names = self._output.names or [
-            f"pretraining-{i:05d}-of-{num_shards:05d}.tfrecord" for i in range(num_shards)
-        ]
+        num_shards = self._options.num_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
+        names = [f"pretraining-{i:05d}-of-{num_shards:05d}.tfrecord" for i in range(num_shards)]
         bounds = [len(groups) * i // num_shards for i in range(num_shards + 1)]
         return [
             ShardTask(self.work_folder, name, groups[i:j], self.owner)

@@ -7,10 +7,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from albert_tf.data.masking import MAX_NGRAM, MaskingOptions
+from albert_tf.data.masking import MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
-from albert_tf.settings import ABOVE_0, Settings, setting
+from albert_tf.settings import setting
 
 SOP, NSP, NO_OBJECTIVE = OBJECTIVES = ("sop", "nsp", "none")
 MASKED, COMPACT = RECORD_FORMATS = ("masked", "compact")
@@ -19,7 +19,7 @@ _DUPE_FACTORS = {MASKED: 40, COMPACT: 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingOptions(Settings):
+class PretrainingOptions(MaskingOptions):
     """The options of a build.
 
     Raises:
@@ -27,22 +27,6 @@ class PretrainingOptions(Settings):
     """
 
     max_seq_length: int = setting(512, "Tokens per instance, including [CLS] and [SEP].", minimum=8)
-    max_predictions_per_seq: int | None = setting(
-        None,
-        "Maximum number of predicted tokens per instance. Default: masked_lm_prob × "
-        "max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
-        minimum=1,
-    )
-    masked_lm_prob: float = setting(
-        0.15, "Share of an instance's tokens to predict.", minimum=ABOVE_0, maximum=1
-    )
-    ngram: int = setting(3, "Longest masked span, in words.", minimum=1, maximum=MAX_NGRAM)
-    favor_shorter_ngram: bool = setting(
-        True,
-        "Draw spans of n words with probability proportional to 1/n; if false, with the same "
-        "probabilities in reverse order.",
-    )
-    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word or none.")
     short_seq_prob: float = setting(
         0.1,
         "Share of the documents that, in each pass, are cut into shorter instances of a random "
@@ -54,6 +38,12 @@ class PretrainingOptions(Settings):
         "Passes over the corpus, each with different cuts and masks. The records take about 1.7 "
         "times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
         "record_format=compact, which has different masks in every epoch anyway.",
+        minimum=1,
+    )
+    num_shards: int | None = setting(
+        None,
+        "Number of shards; each is written by one worker. Default: 10, or fewer for a very small "
+        "corpus.",
         minimum=1,
     )
     random_seed: int = setting(12345, "Seed of all random choices; not negative.")
@@ -124,16 +114,6 @@ class PretrainingOptions(Settings):
     def max_text_tokens(self) -> int:
         """The number of text tokens in a full instance."""
         return self.max_seq_length - (2 if self.sentence_objective == NO_OBJECTIVE else 3)
-
-    def masking(self) -> MaskingOptions:
-        """Returns the options for masking."""
-        return MaskingOptions(
-            self.max_predictions_per_seq,
-            self.masked_lm_prob,
-            self.ngram,
-            self.favor_shorter_ngram,
-            self.do_whole_word_mask,
-        )
 
     def features(self, vocab_size: int) -> dict[str, FeatureSpec]:
         """Returns the layout of the records."""

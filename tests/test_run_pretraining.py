@@ -16,7 +16,7 @@ import pytest
 
 import run_pretraining
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.events import undocumented_tags
@@ -65,7 +65,7 @@ def compact(tmp_path_factory):
     build_pretraining_data(
         [str(folder / "text.txt")],
         Tokenizer.from_file(vocab_file),
-        Output(str(folder / "records")),
+        str(folder / "records"),
         PretrainingOptions(max_seq_length=32, record_format="compact"),
     )
     return folder / "records"

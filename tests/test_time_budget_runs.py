@@ -12,7 +12,7 @@ import pytest
 
 import run_pretraining
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
@@ -29,7 +29,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
         build_pretraining_data(
             [str(tmp_path / f"{name}.txt")],
             Tokenizer.from_file(vocabulary_file),
-            Output(str(tmp_path / name)),
+            str(tmp_path / name),
             PretrainingOptions(max_seq_length=64, record_format="compact"),
         )
     config = tiny_config(

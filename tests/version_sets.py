@@ -37,7 +37,7 @@ from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from tests.support.small_tasks import write_run
@@ -76,9 +76,9 @@ def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
         max_predictions_per_seq=4,
         record_format=record_format,
         dupe_factor=2 if record_format == "masked" else 1,
+        num_shards=2,
     )
-    output = Output(str(folder), num_shards=2)
-    build_pretraining_data([text_file()], Tokenizer.from_file(vocabulary), output, options)
+    build_pretraining_data([text_file()], Tokenizer.from_file(vocabulary), str(folder), options)
 
 
 def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.ndarray]:

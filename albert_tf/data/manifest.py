@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.data.masking import MASKING_OPTIONS
 from albert_tf.data.records import Features, FeatureSpec, ShardInfo, infer_features, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -20,14 +21,7 @@ FILE_NAME = "manifest.json"
 KINDS = PRETRAINING, COMPACT_PRETRAINING = "pretraining", "compact_pretraining"
 #: Options of the pretraining data builder that define labels and masks. Records that differ in one
 #: of them cannot be mixed; texts, seeds and segment lengths may differ.
-_SAME_OPTIONS = (
-    "sentence_objective",
-    "masked_lm_prob",
-    "max_predictions_per_seq",
-    "ngram",
-    "favor_shorter_ngram",
-    "do_whole_word_mask",
-)
+_SAME_OPTIONS = ("sentence_objective", *MASKING_OPTIONS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.errors import AlbertError
+from albert_tf.settings import ABOVE_0, Settings, setting
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,38 +39,29 @@ _WORD_BITS, _LENGTH_BITS = 16, 24
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskingOptions:
-    """How to choose the tokens to predict.
-
-    Attributes:
-      max_predictions_per_seq: maximum number of predicted tokens in an instance.
-      masked_lm_prob: share of an instance's tokens, including [CLS] and [SEP], to predict.
-      ngram: maximum length of a span, in words.
-      favor_shorter_ngram: draw spans of n words with probabilities proportional to 1/n; otherwise
-        with the same probabilities in reverse order.
-      whole_words: mask all pieces of a word or none. Words and spans end with their segment.
+class MaskingOptions(Settings):
+    """How to choose the tokens to predict. Words and spans end with their segment.
 
     Raises:
       AlbertError: a number is out of range.
     """
 
-    max_predictions_per_seq: int
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    whole_words: bool = True
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        if not 1 <= self.ngram <= MAX_NGRAM:
-            raise AlbertError(f"`ngram` is {self.ngram}; it must be from 1 to {MAX_NGRAM}.")
-        if not 0 < self.masked_lm_prob <= 1:
-            raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
-        if self.max_predictions_per_seq < 1:
-            raise AlbertError(
-                f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
-                "1."
-            )
+    max_predictions_per_seq: int | None = setting(
+        None,
+        "Maximum number of predicted tokens per instance. Default: masked_lm_prob × "
+        "max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
+        minimum=1,
+    )
+    masked_lm_prob: float = setting(
+        0.15, "Share of an instance's tokens to predict.", minimum=ABOVE_0, maximum=1
+    )
+    ngram: int = setting(3, "Longest masked span, in words.", minimum=1, maximum=MAX_NGRAM)
+    favor_shorter_ngram: bool = setting(
+        True,
+        "Draw spans of n words with probability proportional to 1/n; if false, with the same "
+        "probabilities in reverse order.",
+    )
+    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word or none.")
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
         """Returns how many tokens to predict at each length; halves round to even."""
@@ -86,6 +77,10 @@ class MaskingOptions:
         if not self.favor_shorter_ngram:
             weights = weights[::-1]
         return np.cumsum(weights / weights.sum())
+
+
+#: The names of these options.
+MASKING_OPTIONS = tuple(field.name for field in dataclasses.fields(MaskingOptions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +135,7 @@ class Masking:
 
     Args:
       features: layout of the records, `records.compact_features`.
-      options: how words are chosen.
+      options: how words are chosen, with max_predictions_per_seq.
       tokenizer: of the records.
       swap: whether to swap half of the pairs of segments (sentence order prediction).
       length: length of the sequences; None: that of the records. A shorter sequence is a random
@@ -167,8 +162,8 @@ class Masking:
         self.features = features
         self._stored_length = features["text_ids"].shape[0]
         self.length = length or self._stored_length
-        identity = {**dataclasses.asdict(options), "swap": swap, "length": self.length}
-        text = json.dumps(identity, sort_keys=True)
+        identity = {name: getattr(options, name) for name in MASKING_OPTIONS}
+        text = json.dumps([identity, swap, self.length], sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
         self.is_part = self.length < self._stored_length
         if self.is_part:
@@ -274,7 +269,7 @@ class Masking:
         ids[:, 0] = self._tokenizer.cls_id
         ids[rows, separator] = ids[rows, last] = self._tokenizer.sep_id
         starts = is_text
-        if self.options.whole_words:
+        if self.options.do_whole_word_mask:
             stored = np.unpackbits(columns["word_starts"], axis=1)[:, : self._stored_length]
             starts = is_text & stored.ravel().take(index, mode="clip").view(bool)
             # A segment may begin inside a word; the rest of the word counts as one.

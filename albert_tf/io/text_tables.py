@@ -26,6 +26,9 @@ from albert_tf.io.text_files import read_lines
 #: The place of each row, for errors, and its values by column.
 Rows = Iterator[tuple[str, dict[str, Any]]]
 _Example = TypeVar("_Example")
+_LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
+#: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
+_LONGEST_FIELD = 1 << 30
 
 
 def read_examples(
@@ -133,11 +136,6 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(part, where) for part in value]
     return None if isinstance(value, float) and value != value else value
-
-
-_LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
-#: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
-_LONGEST_FIELD = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)

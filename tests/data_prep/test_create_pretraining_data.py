@@ -85,8 +85,7 @@ def test_other_objectives_give_valid_records(tmp_path, text, vocabulary, objecti
     [
         (["--output_dir=out"], "No input file matches 'absent.txt'"),
         (["--output_dir=out", "--sentence_objective=rhyme"], "sentence_objective"),
-        ([], "Give either --output_dir or --output_file"),
-        (["--output_file=a/x,b/x"], "lie in one folder"),
+        ([], "--output_dir must be given"),
         (
             ["--output_dir=out", "--max_seq_length=4"],
             "--max_seq_length=4 must be an integer from 8 to",
@@ -119,12 +118,12 @@ def run_builder(run_script, text, vocabulary):
     return run
 
 
-def test_the_script_writes_the_files_of_output_file(run_builder, tmp_path):
-    result = run_builder(f"--output_file={tmp_path}/out/a.tfrecord,{tmp_path}/out/b.tfrecord")
+def test_the_script_writes_shards_and_prints_statistics(run_builder, tmp_path):
+    result = run_builder(f"--output_dir={tmp_path}/out", "--num_shards=2")
     assert "in 2 shards" in result.stdout
     assert "masked_share" in result.stdout
     names = [shard.name for shard in Manifest.load(str(tmp_path / "out")).shards]
-    assert names == ["a.tfrecord", "b.tfrecord"]
+    assert names == [f"pretraining-0000{i}-of-00002.tfrecord" for i in range(2)]
 
 
 @pytest.mark.realdata
@@ -146,11 +145,11 @@ def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_tex
 PEAK = """
 import resource, sys
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 text, model, folder = sys.argv[1:]
 options = PretrainingOptions(max_seq_length=128, dupe_factor=1)
-build_pretraining_data([text], Tokenizer.from_file(model), Output(folder), options)
+build_pretraining_data([text], Tokenizer.from_file(model), folder, options)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -22,7 +22,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import local_runner, pretraining_build
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, _Build
+from data_prep.pretraining_build import _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
 from tests.support.corpora import SMALL, build, corpus, digests
@@ -63,19 +63,19 @@ def test_other_files_are_not_overwritten(tmp_path, text, vocabulary, name):
     assert verify(find_records(str(tmp_path))) == 0
 
 
-def test_input_files_are_never_overwritten(tmp_path, vocabulary):
-    text = tmp_path / "text.txt"
-    text.write_text(corpus())
+def test_input_files_are_never_overwritten(tmp_path, text, vocabulary):
+    shard = tmp_path / "pretraining-00001-of-00002.tfrecord"
+    shard.write_text(corpus())
     for overwrite in (False, True):
-        with pytest.raises(AlbertError, match=r"text\.txt is also an input; give another path"):
-            build(str(text), vocabulary, tmp_path, names=["a", "text.txt"], overwrite=overwrite)
-    assert os.listdir(tmp_path) == ["text.txt"]
+        with pytest.raises(AlbertError, match=f"{shard} is also an input; give another path"):
+            build(str(shard), vocabulary, tmp_path, num_shards=2, overwrite=overwrite)
+    assert os.listdir(tmp_path) == [shard.name]
     # A shard of another build that has been replaced by text.
-    build(str(text), vocabulary, tmp_path, names=["a", "b"])
-    (tmp_path / "b").write_text(corpus(seed=1))
+    build(text, vocabulary, tmp_path, num_shards=2, overwrite=True)
+    shard.write_text(corpus(seed=1))
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(AlbertError, match="/b is also an input"):
-        build(f"{tmp_path}/b", vocabulary, tmp_path, names=["c"], overwrite=True)
+    with pytest.raises(AlbertError, match=f"{shard} is also an input"):
+        build(str(shard), vocabulary, tmp_path, num_shards=1, overwrite=True)
     assert sorted(os.listdir(tmp_path)) == before
 
 
@@ -91,15 +91,15 @@ def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
         assert build(text, vocabulary, tmp_path / "out") == manifest
 
 
-@pytest.mark.parametrize("names", [("a", "b", "c"), ()], ids=["named", "default"])
+@pytest.mark.parametrize("num_shards", [3, 2], ids=["other names", "same names"])
 @pytest.mark.parametrize("killed_at", range(7))
 def test_records_stay_until_the_new_ones_are_complete_and_then_give_way(
-    tmp_path, text, vocabulary, monkeypatch, killed_at, names
+    tmp_path, text, vocabulary, monkeypatch, killed_at, num_shards
 ):
     other = dataclasses.replace(SMALL, random_seed=1)
     build(text, vocabulary, tmp_path / "expected", other, num_shards=2)
     folder = tmp_path / "out"
-    build(text, vocabulary, folder, **({"names": names} if names else {"num_shards": 2}))
+    build(text, vocabulary, folder, num_shards=num_shards)
     before = digests(folder)
     one_sentence = tmp_path / "short.txt"
     one_sentence.write_text("a b c\n")  # Gives no instance.
@@ -208,7 +208,7 @@ def test_the_vocabulary_that_is_read_is_never_overwritten(tmp_path, text, vocabu
     tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
     tokenizer.source = str(tmp_path / "tokenizer.json")  # As of a tokenizer of Hugging Face.
     with pytest.raises(AlbertError, match=r"tokenizer\.json is also an input"):
-        _Build([text], tokenizer, Output(str(tmp_path)), SMALL).check_files_in_the_way(True)
+        _Build([text], tokenizer, str(tmp_path), SMALL).check_files_in_the_way(True)
 
 
 def test_text_whose_sentences_do_not_fit_is_told_apart_from_text_without_documents(

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad
 from tests.faults.kills import Configuration
@@ -33,12 +33,12 @@ def write_data(folder: Path) -> None:
     lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(400)]
     (folder / "text.txt").write_text("\n".join(lines))
     for name, options in (
-        ("masked", PretrainingOptions(max_seq_length=32, dupe_factor=3)),
-        ("compact", PretrainingOptions(max_seq_length=32, record_format="compact")),
+        ("masked", PretrainingOptions(max_seq_length=32, dupe_factor=3, num_shards=2)),
+        ("compact", PretrainingOptions(max_seq_length=32, record_format="compact", num_shards=2)),
     ):
         vocabulary = Tokenizer.from_file(str(folder / "vocab.txt"))
-        output = Output(str(folder / name), num_shards=2)
-        build_pretraining_data([str(folder / "text.txt")], vocabulary, output, options)
+        text, output = str(folder / "text.txt"), str(folder / name)
+        build_pretraining_data([text], vocabulary, output, options)
     _write_classifier(folder / "classifier")
     _write_squad(folder / "squad")
     _write_race(folder / "race")

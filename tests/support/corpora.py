@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from albert_tf.io.files import sha256
 from albert_tf.io.folders import names_below
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records
 from tests.support.builders import SPECIAL_PIECES, write_vocabulary
@@ -62,13 +63,13 @@ def build(
       folder: folder for the records.
       options: options of the records.
       runner: see build_pretraining_data.
-      arguments: `overwrite`, and arguments of Output.
+      arguments: `overwrite`, and further options.
     """
     texts = [texts] if isinstance(texts, str) else texts
     overwrite = arguments.pop("overwrite", False)
-    output = Output(str(folder), **arguments)
+    options = dataclasses.replace(options, **arguments)
     source = Tokenizer.from_file(vocabulary)
-    return build_pretraining_data(texts, source, output, options, runner, overwrite)
+    return build_pretraining_data(texts, source, str(folder), options, runner, overwrite)
 
 
 def digests(folder: str | Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
 from albert_tf.weights.run_folder import RunFolder
-from data_prep.pretraining_build import Output, build_pretraining_data
+from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import vocabulary, write_vocabulary
 from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
@@ -133,7 +133,7 @@ def _compact_records(folder: Path, examples: int) -> str:
             max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS, record_format="compact"
         )
         inputs = [str(folder / "text.txt")], Tokenizer.from_file(str(folder / "vocab.txt"))
-        build_pretraining_data(*inputs, Output(str(paths)), options)
+        build_pretraining_data(*inputs, str(paths), options)
     return str(paths)
 
 

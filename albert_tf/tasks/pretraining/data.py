@@ -18,7 +18,7 @@ from albert_tf.data.manifest import (
     find_manifest,
     find_shards,
 )
-from albert_tf.data.masking import Masking, MaskingOptions
+from albert_tf.data.masking import MASKING_OPTIONS, Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -28,14 +28,6 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 #: Sequences are not shortened further.
 _SHORTEST = 8
-#: Options of the builder that say how words are masked.
-_MASKING_OPTIONS = (
-    "max_predictions_per_seq",
-    "masked_lm_prob",
-    "ngram",
-    "favor_shorter_ngram",
-    "do_whole_word_mask",
-)
 
 
 def open_records(
@@ -160,10 +152,9 @@ def _dynamic_masking(
     if manifest.features != records.compact_features(stored, vocab_size):
         raise AlbertError("The layout in manifest.json is not that of compact records.")
     where = "The masking options in the records' manifest.json"
-    values = {name: manifest.options.get(name) for name in _MASKING_OPTIONS}
+    values = {name: manifest.options.get(name) for name in MASKING_OPTIONS}
     if missing := [name for name, value in values.items() if value is None]:
         raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
-    values["whole_words"] = values.pop("do_whole_word_mask")
     try:
         options = from_json(MaskingOptions, values, "a wrong type")
     except AlbertError as error:

@@ -67,8 +67,12 @@ def compact(tmp_path_factory, config):
     ("part", "changes", "sentence"),
     [
         ("options", {"ngram": None}, "lack ngram; build the records again"),
-        ("options", {"masked_lm_prob": 2.0}, "are not valid: `masked_lm_prob` is 2.0"),
-        ("options", {"ngram": 65536}, "are not valid: `ngram` is 65536; it must be from 1 to 16"),
+        ("options", {"masked_lm_prob": 2.0}, "are not valid: `masked_lm_prob`=2.0 must be"),
+        (
+            "options",
+            {"ngram": 65536},
+            "are not valid: `ngram`=65536 must be an integer from 1 to 16",
+        ),
         ("options", {"ngram": "3"}, "are not valid: .*'ngram' must be of type int"),
         ("options", {"max_predictions_per_seq": 65536}, "=65536 in sequences of 16 tokens"),
         ("tokenizer", {"vocab_size": None}, "no valid vocab_size of the tokenizer"),
