@@ -29,9 +29,8 @@ from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
-from data_prep.encoding import Context
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import ShardTask, write_pretraining_shard
+from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 
 #: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
@@ -52,9 +51,8 @@ class BeamRunner(contextlib.AbstractContextManager):
         Raises:
           AlbertError: the options are malformed.
         """
-        self._context = context
-        self._folder = folder
-        self._shared = Shared()
+        self._tokenizer = context.tokenizer
+        self._worker = _Worker(context.options, folder)
         self._options = _parse(beam_options)
         logging.getLogger("apache_beam").setLevel(logging.WARNING)
         # Dataflow's messages about its job.
@@ -67,16 +65,16 @@ class BeamRunner(contextlib.AbstractContextManager):
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
         """Tokenizes each file in a worker; see pretraining_build.Runner."""
-        texts = [(number, path, num_buckets) for number, path in enumerate(input_files)]
+        texts = list(enumerate(input_files))
 
         def build(pipeline: beam.Pipeline) -> None:
             _ = (
                 pipeline
                 | beam.Create(texts)
                 | "a worker for each text" >> beam.Reshuffle()
-                | "tokenize" >> self._step(_tokenize)
+                | "tokenize" >> beam.FlatMap(_tokenize, self._worker, num_buckets)
                 | "group by bucket" >> beam.GroupByKey()
-                | "write bucket" >> self._step(_write_bucket)
+                | "write bucket" >> beam.FlatMap(_write_bucket, self._worker)
             )
 
         self._run("tokenize", f"{len(texts)} files", build)
@@ -89,13 +87,10 @@ class BeamRunner(contextlib.AbstractContextManager):
                 pipeline
                 | beam.Create(list(tasks))
                 | "a worker for each shard" >> beam.Reshuffle()
-                | "write shard" >> self._step(_write_shard)
+                | "write shard" >> beam.FlatMap(_write_shard, self._worker)
             )
 
         self._run("build", f"{len(tasks)} shards", build)
-
-    def _step(self, function: Callable[[_Step, Any], Iterable[Any]]) -> beam.ParDo:
-        return beam.ParDo(_Step(function, self._context.options, self._folder, self._shared))
 
     def _run(self, verb: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
         """Runs a pipeline to its end.
@@ -104,7 +99,7 @@ class BeamRunner(contextlib.AbstractContextManager):
           AlbertError: a worker raised it.
           StoppedError: the pipeline failed for another reason.
         """
-        self._context.tokenizer.save(self._folder)
+        self._tokenizer.save(self._worker.folder)
         runner = self._options.view_as(StandardOptions).runner or StandardOptions.DEFAULT_RUNNER
         print(f"{verb} {amount} with Beam's {runner}", file=sys.stderr, flush=True)
         result = None
@@ -159,37 +154,26 @@ def _as_albert_error(error: Exception, verb: str) -> AlbertError:
     )
 
 
-class _Step(beam.DoFn):
-    """One step of a pipeline: a function of (step, element).
+class _Worker:
+    """What the steps of a pipeline need on a worker.
 
-    Attributes:
-      folder: the build's working folder.
-      context: the options, and the tokenizer from that folder; set on the worker.
+    Args:
+      options: of the build.
+      folder: its working folder, which has the tokenizer.
     """
 
-    def __init__(
-        self,
-        function: Callable[[_Step, Any], Iterable[Any]],
-        options: PretrainingOptions,
-        folder: str,
-        shared: Shared,
-    ) -> None:
-        self._function = function
-        self._options = options
-        self._shared = shared
-        self.folder = folder
+    def __init__(self, options: PretrainingOptions, folder: str) -> None:
+        self._options, self.folder, self._shared = options, folder, Shared()
 
-    def process(self, element: Any) -> Iterable[Any]:
-        """Calls the function.
+    def context(self) -> Context:
+        """Returns the context, which each process loads once.
 
         Raises:
-          AlbertError: the worker does not see the build's folder, or the function raised it.
+          AlbertError: the worker does not see the build's folder.
         """
-        self.context = self._shared.acquire(self._load_context)
-        return self._function(self, element)
+        return self._shared.acquire(self._load_context)
 
     def _load_context(self) -> Context:
-        """Loads the context, once per process; an error in `setup` would stop one bundle only."""
         path = os.path.join(self.folder, SPEC_FILE)
         if not files.exists(path):
             raise AlbertError(
@@ -200,26 +184,27 @@ class _Step(beam.DoFn):
 
 
 def _tokenize(
-    step: _Step, text: tuple[int, str, int]
+    text: tuple[int, str], worker: _Worker, num_buckets: int
 ) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
     """Yields for each document its bucket and (text, number in the text, numbers)."""
-    number, path, num_buckets = text
+    number, path = text
     count = 0
     for _, lines in read_blocks([path]):
-        for document in tokenize(lines, step.context.tokenizer):
+        for document in tokenize(lines, worker.context().tokenizer):
             yield bucket_of(number, count, num_buckets), (number, count, document.tobytes())
             count += 1
 
 
 def _write_bucket(
-    step: _Step, bucket: tuple[int, Iterable[tuple[int, int, bytes]]]
+    bucket: tuple[int, Iterable[tuple[int, int, bytes]]], worker: _Worker
 ) -> Iterable[Any]:
     number, documents = bucket
     content = b"".join(numbers for _, _, numbers in sorted(documents))
-    files.write_bytes(bucket_path(step.folder, number), content)
+    worker.context()  # Its error comes first if the folder is on another machine.
+    files.write_bytes(bucket_path(worker.folder, number), content)
     return ()
 
 
-def _write_shard(step: _Step, task: ShardTask) -> Iterable[Any]:
-    write_pretraining_shard(step.context, task, _BUCKETS.inc)
+def _write_shard(task: ShardTask, worker: _Worker) -> Iterable[Any]:
+    write_pretraining_shard(worker.context(), task, _BUCKETS.inc)
     return ()

@@ -39,10 +39,10 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Runner, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
+from data_prep.pretraining_shards import Context
 
 FLAGS = flags.FLAGS
 

@@ -14,8 +14,7 @@ from albert_tf.io import files, folders
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.workers import Advance, Workers
 from data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
-from data_prep.encoding import Context
-from data_prep.pretraining_shards import ShardTask, write_pretraining_shard
+from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 
 #: Numbers (4 bytes each) of tokenized documents held in memory.
 _MAX_NUMBERS = 1 << 23

@@ -26,10 +26,9 @@ from albert_tf.io.folders import names_below
 from albert_tf.io.locks import lock_folder
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.documents import bucket_path
-from data_prep.encoding import Context, summarize
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import NSP, PretrainingOptions
-from data_prep.pretraining_shards import NOTES, RECORDS, ShardTask, is_complete
+from data_prep.pretraining_shards import NOTES, RECORDS, Context, ShardTask, is_complete, summarize
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10

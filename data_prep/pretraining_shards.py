@@ -1,28 +1,58 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one shard of pretraining records from its buckets of tokenized documents."""
+"""Writes one shard of pretraining records, masked or compact, from its buckets of documents."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert_tf.data import records
+from albert_tf.data.masking import Masking
 from albert_tf.data.records import ShardInfo
 from albert_tf.io import files, removal, storage
 from albert_tf.io.workers import Advance
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.documents import Bucket
-from data_prep.encoding import Context, encode
 from data_prep.instances import create_instances
+from data_prep.pretraining_options import SOP, PretrainingOptions
 
 #: Folder of the shards, in the build's working folder.
 RECORDS, NOTES = "records", "notes"
 #: Numbers (instances × length) processed at once: many for NumPy, few enough for the caches.
 _BATCH_NUMBERS = 1 << 19
+#: Counts of how documents are cut, for the statistics.
+_CUTTING = (
+    "instances_truncated",
+    "tokens_truncated",
+    "chunks_merged_with_next_sentence",
+    "chunks_merged_with_previous_sentence",
+    "chunks_dropped_no_other_document",
+    "documents_skipped_single_sentence",
+    "sentences_left_out",
+    "instances_repeated",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """The tokenizer and the options, which are the same for all records of a build."""
+
+    tokenizer: Tokenizer
+    options: PretrainingOptions
+
+    @functools.cached_property
+    def masking(self) -> Masking:
+        """Masks and, for sentence order, swaps compact records."""
+        length, swap = self.options.max_seq_length, self.options.sentence_objective == SOP
+        features = records.compact_features(length, self.tokenizer.vocab_size)
+        return Masking(features, self.options, self.tokenizer, swap)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,3 +146,145 @@ def _one_pass(
             batch = instances[:, start : start + batch_size]
             yield from encode(context, bucket.tokens, batch, seed, start, counts)
         advance(1)
+
+
+def encode(
+    context: Context,
+    tokens: np.ndarray,
+    instances: np.ndarray,
+    seed: int,
+    first: int,
+    counts: Counter[str],
+) -> list[bytes]:
+    """Encodes instances in the format of the options.
+
+    Args:
+      context: tokenizer and options.
+      tokens: int32: the ids that the instances' ranges refer to.
+      instances: int32 [5, n], see create_instances.
+      seed: of all random choices; not used for compact records.
+      first: position of the first instance among those with this seed.
+      counts: counts for the statistics; added to.
+    """
+    options, tokenizer = context.options, context.tokenizer
+    columns = compact_columns(tokens, instances, options.max_seq_length, tokenizer)
+    lengths = columns["segment_lengths"]
+    counts["instances"] += len(lengths)
+    counts["sequence_tokens"] += int(lengths.sum() + (2 + (lengths[:, 1] > 0)).sum())
+    if options.compact:
+        sizes = lengths.sum(axis=1)
+        for name, used in (("text_ids", sizes), ("word_starts", -(-sizes // 8))):
+            columns[name] = [row[:size] for row, size in zip(columns[name], used.tolist())]
+    else:
+        columns = masked_columns(context, columns, instances[4], seed, first, counts)
+    return records.encode_examples(columns, options.features(tokenizer.vocab_size))
+
+
+def compact_columns(
+    tokens: np.ndarray, instances: np.ndarray, max_seq_length: int, tokenizer: Tokenizer
+) -> dict[str, np.ndarray]:
+    """Returns n instances as columns of records.compact_features, [n, *shape], padded with 0.
+
+    Args:
+      tokens: int32: the ids that the instances' ranges refer to.
+      instances: int32 [5, n], see create_instances.
+      max_seq_length: number of columns of `text_ids`.
+      tokenizer: knows which pieces start words.
+    """
+    a_start, a_end, b_start, b_end, _ = instances
+    a, b = a_end - a_start, b_end - b_start
+    column = np.arange(max_seq_length, dtype=np.int32)
+    in_text = column < (a + b)[:, None]
+    index = column + a_start[:, None]
+    index += (column >= a[:, None]) * (b_start - a - a_start)[:, None]
+    ids = tokens.take(index, mode="clip") * in_text
+    starts = tokenizer.word_starts.take(ids) & in_text
+    dtype = records.compact_features(max_seq_length, tokenizer.vocab_size)["text_ids"].dtype
+    return {
+        "text_ids": ids.astype(dtype),
+        "word_starts": np.packbits(starts, axis=1),
+        "segment_lengths": np.stack([a, b], axis=1),
+    }
+
+
+def masked_columns(
+    context: Context,
+    columns: dict[str, np.ndarray],
+    labels: np.ndarray,
+    seed: int,
+    first: int,
+    counts: Counter[str],
+) -> dict[str, np.ndarray]:
+    """Masks n instances; adds to `counts`.
+
+    Args:
+      context: tokenizer and options.
+      columns: see `compact_columns`.
+      labels: int32 [n]: of the instances.
+      seed: see `encode`.
+      first: see `encode`.
+      counts: see `encode`.
+
+    Returns:
+      The features of records.pretraining_features by name, [n, *shape].
+    """
+    tokenizer = context.tokenizer
+    masked = context.masking.mask(columns, seed, first)
+    ids, used = masked["input_word_ids"], masked["masked_lm_weights"] > 0
+    place = np.nonzero(used)[0], masked["masked_lm_positions"][used]
+    new, original = ids[place], masked["masked_lm_ids"][used]
+    unmasked = ids.copy()
+    unmasked[place] = original
+    in_use = masked["input_mask"]
+    labels = labels + masked["next_sentence_labels"]
+    counts["label_1"] += int(labels.sum())
+    counts["instances_without_predictions"] += int((~used[:, 0]).sum())
+    counts["masked_tokens"] += len(new)
+    counts["replaced_by_mask"] += int((new == tokenizer.mask_id).sum())
+    counts["kept"] += int((new == original).sum())
+    for words, spans in enumerate(masked["spans"].tolist(), start=1):
+        counts[f"spans_{words}"] += spans
+    return {
+        "input_ids": ids,
+        "input_mask": in_use,
+        "segment_ids": masked["input_type_ids"],
+        "token_boundary": tokenizer.word_starts.take(unmasked) & (in_use > 0),
+        "masked_lm_positions": masked["masked_lm_positions"],
+        "masked_lm_ids": masked["masked_lm_ids"],
+        "masked_lm_weights": masked["masked_lm_weights"],
+        "next_sentence_labels": labels,
+    }
+
+
+def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
+    """Returns the manifest's statistics; compact records have none of what training draws.
+
+    Args:
+      counts: counts of all shards, over all passes; those of the corpus itself of one pass.
+      options: the build's options.
+    """
+    tokens = counts["sequence_tokens"]
+    statistics = {
+        "corpus": {name: counts[name] for name in ("documents", "sentences", "tokens")},
+        "instances": counts["instances"],
+        "fill_ratio": _share(tokens, counts["instances"] * options.max_seq_length),
+        "cutting": {name: counts[name] for name in _CUTTING},
+    }
+    if options.compact:
+        return statistics
+    masked, mask, kept = counts["masked_tokens"], counts["replaced_by_mask"], counts["kept"]
+    as_what = {"mask": mask, "original": kept, "random": masked - mask - kept}
+    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
+    return {
+        **statistics,
+        "label_1_share": _share(counts["label_1"], counts["instances"]),
+        "instances_without_predictions": counts["instances_without_predictions"],
+        "masked_tokens": masked,
+        "masked_share": _share(masked, tokens),
+        "masked_as": {name: _share(count, masked) for name, count in as_what.items()},
+        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 6) if whole else 0.0

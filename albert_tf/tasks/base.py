@@ -156,7 +156,8 @@ class FineTuningTask(Task):
         values = {**RunFolder(folder).task(cls.name), **changes}
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         where += f" does not describe {cls.name.replace('_', ' ')}"
-        return cls(*load_model_files(folder), from_json(cls.spec_class, values, where))
+        spec = from_json(cls.spec_class, values, where)
+        return cls(*load_model_files(folder), spec)
 
     def open_examples(
         self,

@@ -82,7 +82,7 @@ def test_input_files_are_never_overwritten(tmp_path, text, vocabulary):
 def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
     tmp_path, text, vocabulary, hold
 ):
-    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use by process ")
     with hold(tmp_path / "out"), refused:
         build(text, vocabulary, tmp_path / "out")
     assert not (tmp_path / "out/_build").exists()

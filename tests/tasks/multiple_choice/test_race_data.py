@@ -75,7 +75,7 @@ def test_articles_without_answers_are_read(race):
     ("changes", "message"),
     [
         ({"options": None}, r"3\.txt: 'options' must be a list; the keys are id, article"),
-        ({"article": None}, r"3\.txt, question 1: the context must be a text, not null"),
+        ({"article": None}, r"3\.txt, question 1: the context must be a text, not None"),
         ({"answers": ["A", "B"]}, r"3\.txt: 1 questions have 1 lists of options and 2 answers"),
         (
             {"options": [["a", "b", "c"]]},
@@ -83,8 +83,8 @@ def test_articles_without_answers_are_read(race):
         ),
         ({"options": ["abcd"]}, r"3\.txt, question 1: 'options' must be a list"),
         ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a text"),
-        ({"answers": ["E"]}, r'3\.txt, question 1: the label "E" is not one of 0 to 3 or A to D'),
-        ({"questions": [None]}, r"3\.txt, question 1: the question must be a text, not null"),
+        ({"answers": ["E"]}, r"3\.txt, question 1: the label 'E' is not one of 0 to 3 or A to D"),
+        ({"questions": [None]}, r"3\.txt, question 1: the question must be a text, not None"),
     ],
 )
 def test_malformed_articles_are_named_by_file_and_question(race, changes, message):
@@ -128,8 +128,8 @@ def test_json_lines_hold_any_number_of_options(tmp_path):
     [
         ({"answer": "A"}, r"jsonl:2.* has a 'label' and an 'answer'; give one of them"),
         ({"label": 3}, r"jsonl:2: the label 3 is not one of 0 to 2"),
-        ({"label": True}, r"jsonl:2: the label true is not one"),
-        ({"label": "0"}, r'jsonl:2: the label "0" is not one'),
+        ({"label": True}, r"jsonl:2: the label True is not one"),
+        ({"label": "0"}, r"jsonl:2: the label '0' is not one"),
         ({"options": ["a", "b"]}, r"jsonl:2: 2 options, but the first question has 3"),
         ({"context": None}, r"jsonl:2: there is neither a context nor a question"),
     ],
