@@ -26,7 +26,7 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import check_architecture, open_source
-from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFolder
+from albert_tf.weights.run_folder import TASK_FILE, RunFolder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -324,7 +324,7 @@ def load_model_files(
         tokenizer = source and source.tokenizer(lower_case)
     for value, setting, file in (
         (config, "`albert_config_file`", CONFIG_FILE),
-        (tokenizer, VOCABULARY_SETTINGS, SPEC_FILE),
+        (tokenizer, "`spm_model_file` or `vocab_file`", SPEC_FILE),
     ):
         if not value:
             if not source:

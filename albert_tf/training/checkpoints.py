@@ -113,9 +113,9 @@ class CheckpointStore:
     def set_aside(self, damaged: Collection[str]) -> None:
         """Renames the files of damaged checkpoints, given by prefix; their data stays in them."""
         for prefix in damaged if self._writes else ():
-            for name in files_of(prefix):
-                new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
-                log.info(f"The damaged {name} is now {new}.")
+            for path in files_of(prefix):
+                new = removal.set_aside(path)
+                log.info(f"The damaged {os.path.basename(path)} is now {new}.")
 
     def restore_best(self) -> None:
         """Reads the record of the best weights; renames the folder if anything in it is damaged.
@@ -189,8 +189,8 @@ class CheckpointStore:
                 storage.makedirs(temporary)
                 checkpoint.write(prefix)
                 check_checkpoint(prefix)
-                for file in reversed(files_of(prefix)):  # The index comes last.
-                    storage.rename(os.path.join(temporary, file), os.path.join(folder, file))
+                for path in reversed(files_of(prefix)):  # The index comes last.
+                    storage.rename(path, os.path.join(folder, os.path.basename(path)))
             finally:
                 removal.remove_temporary(temporary)
 

@@ -8,11 +8,13 @@ towards where it began. It does not matter how many steps run at a time or where
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.errors import DivergedError
 from albert_tf.training.specs import FLOAT16, STOP, RunConfig
@@ -30,7 +32,7 @@ _AFRESH: Mapping[str, Any] = {"window": (0, 0.0, 0.0), "best": None}
 _ADVICE = "Lower the learning rate or lengthen the warm-up"
 
 
-class DivergenceCheck:
+class DivergenceCheck(tf.train.experimental.PythonState):
     """Checks every step of a run. Its state belongs into the run's checkpoints.
 
     Args:
@@ -47,11 +49,20 @@ class DivergenceCheck:
     def __init__(
         self, config: RunConfig, max_steps: int, checkpoints: Callable[[], Mapping[int, str]]
     ) -> None:
+        super().__init__()
         self._config, self._max_steps, self._checkpoints = config, max_steps, checkpoints
         self._window = max(_STEPS, int(_SHARE_OF_RUN * max_steps))
         self.state: dict[str, Any] = {
             "skipped": 0, "nonfinite": 0, "first": None, "warned": False, **_AFRESH
         }  # fmt: skip
+
+    def serialize(self) -> str:
+        """Returns the state as text, for a checkpoint."""
+        return json.dumps(self.state)
+
+    def deserialize(self, serialized: str) -> None:
+        """Takes the state from the text in a checkpoint."""
+        self.state = json.loads(serialized)
 
     def check(self, step: int, metrics: Mapping[str, np.ndarray]) -> str | None:
         """Takes the metrics of some steps, [steps] each; returns a warning, at most one in a run.

@@ -130,10 +130,6 @@ class RunMonitor:
         if self._log:
             self._log.close()
 
-    def all_layers(self, step: int) -> None:
-        """Reports that the steps after `step` train all layers."""
-        self.note(f"From step {step + 1:,} on, all layers are trained.")
-
     def note(self, text: str) -> None:
         """Prints a few lines above the progress line."""
         self._progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
@@ -155,15 +151,17 @@ class RunMonitor:
         self._metrics.append(metrics)
         if seconds is not None:
             self._seconds += seconds
-            self._amounts["examples_per_second"] += steps * self._config.train_batch_size
-            self._amounts["tokens_per_second"] += float(metrics["tokens"].sum())
-            self._amounts["input_wait_share"] += float(metrics["input_wait"].sum())
+            self._amounts.update(
+                examples_per_second=steps * self._config.train_batch_size,
+                tokens_per_second=float(metrics["tokens"].sum()),
+                input_wait_share=float(metrics["input_wait"].sum()),
+            )
         self._note_skipped(step, metrics, skipped)
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
-            text += f" {_short_rate(means['tokens_per_second'])} tok/s"
+            text += f" {Progress.format_sizeof(means['tokens_per_second'])} tok/s"
         self._progress.update(steps, text, restart=seconds is None)
         if last:
             self._progress.refresh()
@@ -211,8 +209,7 @@ class RunMonitor:
             columns.pop(name, None)
         padding = 1.0 - float(columns.pop("tokens").sum() / columns.pop("positions").sum())
         means = {
-            k: float(np.mean(v[finite])) if finite.any() else float("nan")
-            for k, v in columns.items()
+            k: float(np.mean(v[finite])) if finite.any() else math.nan for k, v in columns.items()
         }
         for name in {"learning_rate", "loss_scale"} & columns.keys():
             means[name] = float(columns[name][-1])
@@ -232,12 +229,12 @@ def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
 
 def logged_metrics(folder: RunFolder, split: str) -> dict[int, dict[str, float]]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
-    logged = {}
-    for entry in read_metrics(folder) if folder.has(METRICS_FILE) else ():
-        if entry.pop("split", None) == split:
-            step = entry.pop("step")
-            logged[step] = {k: float("nan") if v is None else v for k, v in entry.items()}
-    return logged
+    entries = read_metrics(folder) if folder.has(METRICS_FILE) else ()
+    of_split = (entry for entry in entries if entry.pop("split", None) == split)
+    return {
+        entry.pop("step"): {k: math.nan if v is None else v for k, v in entry.items()}
+        for entry in of_split
+    }
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -247,14 +244,6 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         if isinstance(entry, dict) and isinstance(entry.get("step"), int):
             return entry
     return None
-
-
-def _short_rate(value: float) -> str:
-    """Formats a rate in at most five characters: 987, 12.3k, 4.56M."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.3g}{unit}"
-    return f"{value:.3g}"
 
 
 def print_metrics(results: Mapping[str, float]) -> None:

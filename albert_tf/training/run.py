@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import signal
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
@@ -36,20 +34,6 @@ if TYPE_CHECKING:
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
-
-
-class _SavedState(tf.train.experimental.PythonState):
-    """The state of a DivergenceCheck, which knows no TensorFlow, as a part of checkpoints."""
-
-    def __init__(self, check: DivergenceCheck) -> None:
-        super().__init__()
-        self._check = check
-
-    def serialize(self) -> str:
-        return json.dumps(self._check.state)
-
-    def deserialize(self, serialized: str) -> None:
-        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -105,7 +89,7 @@ class TrainingRun:
                 bias_correction=config.bias_correction,
             )
         self.loop = TrainLoop(self.strategy, self.task, estimator.model, self.optimizer, config)
-        state = {"optimizer": self.optimizer.state, "divergence": _SavedState(self.divergence)}
+        state = {"optimizer": self.optimizer.state, "divergence": self.divergence}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
@@ -230,7 +214,7 @@ class TrainingRun:
         batches = self._batches(step)
         while not (over or stop):
             if all_join := 0 < step == self.config.num_shallow_steps:
-                self.monitor.all_layers(step)
+                self.monitor.note(f"From step {step + 1:,} on, all layers are trained.")
             if traces := all_join or step == first:
                 loop_steps = 1
             steps = min(loop_steps, self._next_event(step) - step)

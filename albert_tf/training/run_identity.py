@@ -73,7 +73,9 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
         for name, new in record[part].items():
             old = recorded[part].get(name)
             if old != new and (part, name) == ("train", "data"):
-                differences += _data_differences(recorded, record)
+                known = list(_differences(recorded.get("data"), record["data"]))[:2]
+                known = known or ["other records, lengths or masks"]
+                differences += [f"training data: {text}" for text in known]
             elif old != new:
                 differences += _differences(old, new, name, setting=True)
     if differences:
@@ -87,13 +89,6 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def _data_differences(recorded: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
-    """Describes how the training data differ, as far as is known."""
-    listed = list(_differences(recorded.get("data"), record["data"]))[:2]
-    listed = listed or ["other records, lengths or masks"]
-    return [f"training data: {text}" for text in listed]
-
-
 def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> Iterator[str]:
     """Describes how two values differ, mappings key by key; puts a setting's name in backticks."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -102,17 +97,13 @@ def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> I
                 yield from _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))
         return
     name = f"`{name}`" if setting else name
-    sides = _short(old), _short(new)
+    there, here = joined([old], 64), joined([new], 64)
     if isinstance(old, list) and isinstance(new, list):
-        only = [[x for x in a if x not in b] for a, b in ((old, new), (new, old))]
-        there, here = (joined(map(_short, values), 80) for values in only)
+        there, here = ([x for x in a if x not in b] for a, b in ((old, new), (new, old)))
         same = f"{name} in another order"
-        yield f"{name}: only there {there}, only here {here}" if any(only) else same
-    elif sides[0] == sides[1] or any(_DIGEST.fullmatch(side) for side in sides):
+        only = f"{name}: only there {joined(there, 80)}, only here {joined(here, 80)}"
+        yield only if there or here else same
+    elif there == here or _DIGEST.fullmatch(there) or _DIGEST.fullmatch(here):
         yield f"another {name}"  # The values are digests, or look the same once shortened.
     else:
-        yield f"{name}={sides[0]} there, {sides[1]} here"
-
-
-def _short(value: Any) -> str:
-    return value if isinstance(value, str) and len(value) <= 64 else short_repr(value)
+        yield f"{name}={there} there, {here} here"

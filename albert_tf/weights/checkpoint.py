@@ -46,8 +46,8 @@ def open_checkpoint(prefix: str) -> Any:
       StoppedError: it cannot be read for now.
       AlbertError: a file is a pipe or a device.
     """
-    for name in files_of(prefix):
-        files.check_no_device(os.path.join(os.path.dirname(prefix), name), "checkpoint's file")
+    for path in files_of(prefix):
+        files.check_no_device(path, "checkpoint's file")
     # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems without
     # folders, such as ram://, say yes to every prefix of a file's name.
     return read_checkpoint(prefix, lambda: tf.compat.v1.train.NewCheckpointReader(prefix))
@@ -88,37 +88,59 @@ def read_checkpoint(prefix: str, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except _READ_ERRORS:
-        names = _readable_files(prefix)
+        paths = _readable_files(prefix)
     try:
         return read()
     except _READ_ERRORS as error:
-        index = f"{os.path.basename(prefix)}.index"
-        reason = first_line(error) if index in names else f"{index} is missing"
+        index = f"{prefix}.index"
+        reason = first_line(error) if index in paths else f"{index} is missing"
         raise DamagedError(f"The checkpoint {prefix} is damaged: {reason}.") from error
 
 
 def _readable_files(prefix: str) -> list[str]:
-    """Reads all files of a checkpoint and returns their names; raises StoppedError."""
+    """Reads all files of a checkpoint and returns their paths; raises StoppedError."""
 
     def read(path: str) -> None:
         with tf.io.gfile.GFile(path, "rb") as f:
             while f.read(1 << 24):
                 pass
 
-    names = []
-    for name in files_of(prefix):
+    paths = []
+    for path in files_of(prefix):
         try:
-            retried(read, os.path.join(os.path.dirname(prefix), name))
-            names.append(name)
+            retried(read, path)
+            paths.append(path)
         except tf.errors.NotFoundError:
             pass  # The chief may have renamed it.
         except tf.errors.OpError as error:
             text = f"The checkpoint {prefix} cannot be read: {first_line(error)}."
             raise StoppedError(text) from error
-    return names
+    return paths
 
 
-class CheckpointSource(Source):
+class TensorFlowSource(Source):
+    """Weights in a checkpoint of TensorFlow, opened when they are needed."""
+
+    _prefix: str
+    #: The key of each weight in the checkpoint, by official name.
+    _keys: Mapping[str, str]
+
+    @functools.cached_property
+    def _reader(self) -> Any:
+        return open_checkpoint(self._prefix)
+
+    @functools.cached_property
+    def _stored(self) -> dict[str, list[int]]:
+        """The shapes of everything in the checkpoint, by key."""
+        return self._reader.get_variable_to_shape_map()
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns the weight with that official name."""
+        value = read_checkpoint(self._prefix, lambda: self._reader.get_tensor(self._keys[name]))
+        return value.reshape(self.shapes[name])
+
+
+class CheckpointSource(TensorFlowSource):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
     Its path is anything that `run_folder.find_checkpoint` accepts.
@@ -129,32 +151,23 @@ class CheckpointSource(Source):
         """The checkpoint's name."""
         return find_checkpoint(self._path)
 
-    @functools.cached_property
-    def _reader(self) -> Any:
-        return open_checkpoint(self.location)
+    @property
+    def _prefix(self) -> str:
+        return self.location
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
-        return weight_keys(self._reader.get_variable_to_shape_map())
+        return weight_keys(self._stored)
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
         """Shapes by official name."""
-        stored = self._reader.get_variable_to_shape_map()
-        return {name: stored[key] for name, key in self._keys.items()}
+        return {name: self._stored[key] for name, key in self._keys.items()}
 
     @functools.cached_property
     def state(self) -> list[str]:
         """Keys of optimizer slots and counters."""
-        return sorted({*self._reader.get_variable_to_shape_map()} - {*self._keys.values()})
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns the weight with that official name."""
-        return read_checkpoint(self.location, lambda: self._reader.get_tensor(self._keys[name]))
-
-    @property
-    def _folder(self) -> str:
-        return self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
+        return sorted({*self._stored} - {*self._keys.values()})
 
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint, or the only file of a similar name there;

@@ -215,8 +215,20 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
       DivergedError: a weight is not finite.
       AlbertError: the source is damaged or cannot be read, or a weight is not a float tensor.
     """
+    matched, missing, repeated = [], [], None
     try:
-        return _assign(source, named_weights)
+        left = dict(source.shapes)
+        for name, variable in named_weights.items():
+            shape, wanted = left.pop(name, None), variable.shape.as_list()
+            if name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
+                repeated = shape[0]
+            elif shape != wanted:
+                missing.append(name if shape is None else f"{name} (shape {shape}, not {wanted})")
+                continue
+            values = _read_finite(source, name)
+            variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
+            matched.append(name)
+        names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
     except DamagedError as error:
         raise DamagedError(f"{error} Get it again, or name another checkpoint.") from error
     except AlbertError:
@@ -225,22 +237,6 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
         raise AlbertError(
             f"The checkpoint {source.location} cannot be read: {first_line(error)}."
         ) from error
-
-
-def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
-    left = dict(source.shapes)
-    matched, missing, repeated = [], [], None
-    for name, variable in named_weights.items():
-        shape, wanted = left.pop(name, None), variable.shape.as_list()
-        if name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
-            repeated = shape[0]
-        elif shape != wanted:
-            missing.append(name if shape is None else f"{name} (shape {shape}, not {wanted})")
-            continue
-        values = _read_finite(source, name)
-        variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
-        matched.append(name)
-    names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
     return LoadReport(source.location, *names, repeated)
 
 

@@ -34,8 +34,8 @@ BEST_RECORD = "best.json"
 CHECKPOINT_LIST = "checkpoint"
 #: What a run leaves in its folder, beside run_config.json.
 _OF_A_RUN = (CHECKPOINTS, BEST, TASK_FILE, SEEDS_FILE, METRICS_FILE)
-#: The settings for a vocabulary, in errors.
-VOCABULARY_SETTINGS = "`spm_model_file` or `vocab_file`"
+#: The names of a run's checkpoints.
+_OF_A_STEP = r"ckpt-(?P<step>\d{1,18})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,11 +247,11 @@ class RunFolder:
                 f"`num_seeds`={len(seeds)}."
             )
 
-    # Checkpoints and best weights. `part` is CHECKPOINTS or BEST.
+    # Checkpoints and best weights.
 
-    def checkpoints(self, part: str = CHECKPOINTS) -> dict[int, str]:
+    def checkpoints(self) -> dict[int, str]:
         """Returns the prefixes of the checkpoints by ascending step; some may be damaged."""
-        return checkpoints_in(self.file(part))
+        return checkpoints_in(self.file(CHECKPOINTS))
 
     def newest(self) -> str | None:
         """Returns the prefix of the newest checkpoint, which may be damaged; None without any."""
@@ -317,28 +317,30 @@ def checkpoints_in(folder: str) -> dict[int, str]:
 
     A checkpoint has an index, which appears last; its data may be damaged all the same.
     """
-    names = (name for name in files_before(folder) if name.endswith(".index"))
-    prefixes = (os.path.join(folder, name[: -len(".index")]) for name in names)
-    return {int(prefix.rpartition("-")[2]): prefix for prefix in prefixes}
+    found = {int(m["step"]): m["name"] for m in _files(folder, _OF_A_STEP) if m["file"] == "index"}
+    return {step: os.path.join(folder, found[step]) for step in sorted(found)}
 
 
-def files_before(folder: str, step: int = 10**18) -> list[str]:
+def files_before(folder: str, step: int) -> list[str]:
     """Returns the names of the files of a run's checkpoints older than `step` in a folder.
 
-    They are ordered by step, and of each the index is first. An index or its data may be alone.
+    Of each the index is first. An index or its data may be alone.
     """
-    pattern = re.compile(r"ckpt-(\d{1,18})\.(index|data-\d{5}-of-\d{5})")
-    matches = [match for name in listdir(folder) if (match := pattern.fullmatch(name))]
-    matches.sort(key=lambda match: (int(match[1]), match[2] != "index", match[2]))
-    return [match[0] for match in matches if int(match[1]) < step]
+    return [match[0] for match in _files(folder, _OF_A_STEP) if int(match["step"]) < step]
 
 
 def files_of(prefix: str) -> list[str]:
-    """Returns the names of a checkpoint's files in its folder, the index first."""
+    """Returns the paths of a checkpoint's files, the index first."""
     folder, name = os.path.split(prefix)
-    pattern = re.compile(rf"{re.escape(name)}\.(index|data-\d{{5}}-of-\d{{5}})")
-    names = [other for other in listdir(folder or os.curdir) if pattern.fullmatch(other)]
-    return sorted(names, key=lambda other: (not other.endswith(".index"), other))
+    names = _files(folder or os.curdir, re.escape(name))
+    return [os.path.join(folder, match[0]) for match in names]
+
+
+def _files(folder: str, name: str) -> list[re.Match[str]]:
+    """Matches the files in a folder whose checkpoints have names that match a pattern."""
+    pattern = re.compile(rf"(?P<name>{name})\.(?P<file>index|data-\d{{5}}-of-\d{{5}})")
+    names = reversed(listdir(folder))  # "index" comes before "data".
+    return [match for other in names if (match := pattern.fullmatch(other))]
 
 
 def _newest_listed(folder: str) -> str:

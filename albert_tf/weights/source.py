@@ -21,8 +21,8 @@ from albert_tf.weights.run_folder import BEST, CHECKPOINTS
 
 #: Parameters that a model may always have, whatever the size of its weights' files.
 _SMALL_MODEL = 1 << 26
-#: Folders of weights in an output directory, and in a SavedModel.
-_WEIGHT_FOLDERS = (BEST, CHECKPOINTS, "variables")
+#: Where weights are in a folder: in itself, as in an output directory, or as in a SavedModel.
+_WEIGHT_FOLDERS = ("", BEST, CHECKPOINTS, "variables")
 #: Part of the names of files with weights: TensorFlow's, those in safetensors and PyTorch's format.
 _WEIGHTS = re.compile(r"\.data-|\.(safetensors|bin)$")
 
@@ -78,18 +78,22 @@ class Source(abc.ABC):
         path = self._find_vocabulary()
         return Tokenizer.from_file(path, lower_case) if path else None
 
+    @property
+    def _folder(self) -> str:
+        """The folder at the path, or that of the file there."""
+        return self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
+
     @abc.abstractmethod
     def _read_config(self) -> AlbertConfig | None:
         """Reads the configuration beside the weights, None if there is none."""
 
     def _stored_bytes(self) -> int:
         """Returns the size of the files where the weights may be."""
-        folder = self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
         size = 0
-        for place in (folder, *(os.path.join(folder, name) for name in _WEIGHT_FOLDERS)):
-            for name in filter(_WEIGHTS.search, storage.listdir(place)):
+        for folder in (os.path.join(self._folder, name) for name in _WEIGHT_FOLDERS):
+            for name in filter(_WEIGHTS.search, storage.listdir(folder)):
                 with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
-                    size += storage.size(os.path.join(place, name))
+                    size += storage.size(os.path.join(folder, name))
         return size
 
     def _find_vocabulary(self) -> str | None:

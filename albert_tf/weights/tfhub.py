@@ -12,9 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
@@ -22,8 +20,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
-from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
-from albert_tf.weights.source import Source
+from albert_tf.weights.checkpoint import TensorFlowSource, weight_keys
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
@@ -50,16 +47,11 @@ _MODEL_GARDEN = {
 }
 
 
-class SavedModelSource(Source):
+class SavedModelSource(TensorFlowSource):
     """A TF1 hub module of the release, or a TF2 SavedModel with official or Model Garden names.
 
-    Args:
-      folder: with saved_model.pb.
+    Its path is the folder with saved_model.pb.
     """
-
-    @functools.cached_property
-    def _reader(self) -> Any:
-        return open_checkpoint(self._prefix)
 
     @property
     def _prefix(self) -> str:
@@ -67,9 +59,8 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
-        stored = self._reader.get_variable_to_shape_map()
-        if _OBJECT_GRAPH not in stored:
-            return weight_keys(stored)
+        if _OBJECT_GRAPH not in self._stored:
+            return weight_keys(self._stored)
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
         try:
             graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
@@ -90,22 +81,17 @@ class SavedModelSource(Source):
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
         """Shapes by official name, without an axis for the heads."""
-        stored = self._reader.get_variable_to_shape_map()
+        dtypes = self._reader.get_variable_to_dtype_map()
         return {
-            name: _without_heads(name, stored[key])
+            name: _without_heads(name, self._stored[key])
             for name, key in self._keys.items()
-            if self._reader.get_variable_to_dtype_map()[key].is_floating
+            if dtypes[key].is_floating
         }
 
     @functools.cached_property
     def state(self) -> list[str]:
         """Variables that are not float, such as do_lower_case."""
         return sorted({*self._keys} - {*self.shapes})
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns a weight in its official shape."""
-        value = read_checkpoint(self._prefix, lambda: self._reader.get_tensor(self._keys[name]))
-        return value.reshape(self.shapes[name])
 
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json in the assets, or beside saved_model.pb."""
@@ -114,16 +100,15 @@ class SavedModelSource(Source):
         path = next(filter(files.exists, paths), None)
         if path is None:
             return None
-        config, stored = AlbertConfig.from_json(path), self._reader.get_variable_to_shape_map()
-        for name, key in self._keys.items():
+        config = AlbertConfig.from_json(path)
+        queries = (k for name, k in self._keys.items() if name.endswith("/self/query/kernel"))
+        for shape in map(self._stored.get, queries):
             # Model Garden's kernels are [H, heads, size].
-            if name.endswith("/self/query/kernel") and len(stored[key]) == 3:
-                heads = stored[key][1]
-                if heads != config.num_attention_heads:
-                    raise AlbertError(
-                        f"{path} says num_attention_heads={config.num_attention_heads}, but the "
-                        f"model has {heads}."
-                    )
+            if len(shape) == 3 and shape[1] != config.num_attention_heads:
+                raise AlbertError(
+                    f"{path} says num_attention_heads={config.num_attention_heads}, but the "
+                    f"model has {shape[1]}."
+                )
         return config
 
 
