@@ -17,6 +17,8 @@ from tests.distributed.cluster import ROOT, Cluster
 from tests.support.builders import tiny_config
 from tests.training.damage import stored
 
+PROGRESS = r"^train \d+/"
+
 
 def command(folder, **values):
     config = folder.parent / "config.json"
@@ -36,13 +38,6 @@ def command(folder, **values):
     return ["run_pretraining.py", *(f"--{name}={value}" for name, value in given.items())]
 
 
-def wait_for_progress(cluster, index=0, pattern=r"^train \d+/"):
-    """Waits until a worker reports progress, while all are running."""
-    while not re.search(pattern, cluster.stderr(index), re.M):
-        assert all(process.poll() is None for process in cluster.processes), cluster.stderr(index)
-        time.sleep(0.05)
-
-
 def assert_same_weights(whole, folder):
     """Asserts that two runs ended with the same weights, bit for bit; returns their bytes."""
     expected, weights = (
@@ -56,7 +51,7 @@ def assert_same_weights(whole, folder):
 def stop_one(folder, logs, index, number):
     """Signals one worker of a cluster in training; the step at which both have stopped."""
     with Cluster(command(folder, log_every_steps=3), logs) as cluster:
-        wait_for_progress(cluster)
+        cluster.wait_for(PROGRESS)
         cluster.processes[index].send_signal(number)
         exits = cluster.wait()
     for done in exits:
@@ -84,7 +79,7 @@ def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
     }
     folder = tmp_path / "run"
     with Cluster(command(folder, **values), tmp_path) as cluster:
-        wait_for_progress(cluster, 1, r"^eval \d+/400")
+        cluster.wait_for(r"^eval \d+/400", 1)
         cluster.processes[1].send_signal(signal.SIGTERM)
         exits = cluster.wait()
     for done in exits:
@@ -116,7 +111,7 @@ def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
     rng, resumed = random.Random(0), 0
     for i in range(kills):
         with Cluster(command(folder, **values), tmp_path / f"logs-{i}") as cluster:
-            wait_for_progress(cluster)
+            cluster.wait_for(PROGRESS)
             time.sleep(rng.uniform(0.0, 0.3))
             if rng.random() < 0.5:
                 cluster.processes[rng.randrange(2)].kill()
@@ -136,9 +131,7 @@ def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
 def test_a_signal_ends_a_worker_that_waits_for_its_peer(tmp_path, number):
     with Cluster(command(tmp_path / "run"), tmp_path) as cluster:
         cluster.processes[1].kill()
-        while "Waiting for localhost:" not in cluster.stderr(0):
-            assert cluster.processes[0].poll() is None, cluster.stderr(0)
-            time.sleep(0.05)
+        cluster.wait_for("Waiting for localhost:")
         cluster.processes[0].send_signal(number)
         assert cluster.processes[0].wait(60) == 128 + number
         assert cluster.stderr(0).endswith(f"Stopped by {number.name}.\n")
@@ -154,7 +147,7 @@ def assert_lost_its_peer(done):
 def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_path):
     # TensorFlow takes the signal for itself when a process joins a cluster.
     with Cluster(command(tmp_path / "run"), tmp_path) as cluster:
-        cluster.wait_for("Pretraining on", 1)
+        cluster.wait_for("Pretraining on", 1, "stdout")
         cluster.processes[1].send_signal(signal.SIGTERM)
         exits = cluster.wait(grace=120)
     assert exits[1].returncode == 143
@@ -168,7 +161,7 @@ def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_
 def test_a_worker_that_lost_its_peer_ends_with_one_sentence(tmp_path, index, number):
     folder = tmp_path / "run"
     with Cluster(command(folder, num_train_steps=100_000), tmp_path) as cluster:
-        wait_for_progress(cluster)
+        cluster.wait_for(PROGRESS)
         cluster.processes[index].send_signal(number)
         began = time.monotonic()
         cluster.processes[1 - index].wait(120)

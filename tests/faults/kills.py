@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 import re
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,7 +22,6 @@ _LOOK_SECONDS = 0.0004
 _LIMIT_SECONDS = 150
 #: Names of the unfinished files of a killed process.
 _TEMPORARY = re.compile(r"\.tmp|_temp|\.tempstate")
-_CHECKPOINTS, _BEST, _BUILD = "checkpoints", "best", "_build"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Configuration:
     name: str
     script: str
     arguments: Callable[[Path, Path], Sequence[str]]
-    folders: Sequence[str] = (_CHECKPOINTS,)
+    folders: Sequence[str] = ("checkpoints",)
     cpus: int = 1
 
 
@@ -51,7 +48,6 @@ class Figures:
     """The statistics of a series."""
 
     kills: int = 0
-    writing: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: int = 0
     resumptions: int = 0
     compared: int = 0
@@ -59,11 +55,9 @@ class Figures:
 
     def line(self, name: str) -> str:
         """Formats all in one line."""
-        within = ", ".join(f"{count} in {what}" for what, count in sorted(self.writing.items()))
         return (
-            f"{name}: {self.kills} kills ({within or 'none while writing'}), {self.runs} runs "
-            f"finished, {self.resumptions} resumptions, "
-            f"{self.compared:,} bytes compared, {len(self.differences)} differences"
+            f"{name}: {self.kills} kills, {self.runs} runs finished, {self.resumptions} "
+            f"resumptions, {self.compared:,} bytes compared, {len(self.differences)} differences"
         )
 
 
@@ -118,7 +112,6 @@ class Series:
         """Runs the command; returns whether it was killed, as the moment came before its end."""
         c, log = self._configuration, self._folder / f"{output.name}.log"
         begin = log.stat().st_size if log.exists() else 0
-        before = leftovers(output)
         arguments = c.arguments(self._data, output)
         with self._server.running(c.script, arguments, log, cpus=c.cpus) as group:
             deadline = time.monotonic() + _LIMIT_SECONDS
@@ -135,9 +128,7 @@ class Series:
         assert killed or status == 0, f"{c.name} ended with {status}: {text}"
         if output != self.reference:
             self.figures.resumptions += text.count("Resuming ")
-        if killed:
-            self.figures.kills += 1
-            self.figures.writing.update({_kind(name) for name in leftovers(output) - before})
+        self.figures.kills += killed
         return killed
 
     def _moment(self, output: Path) -> Callable[[], bool]:
@@ -186,34 +177,3 @@ def names_in(folder: Path) -> set[str]:
     except (FileNotFoundError, NotADirectoryError):
         pass
     return names
-
-
-def leftovers(output: Path) -> set[str]:
-    """Returns traces of a process that was killed while it wrote something."""
-    names = names_in(output)
-    traces = unfinished(names)
-    for log in [name for name in names if os.path.basename(name) == "metrics.jsonl"]:
-        text = (output / log).read_bytes()
-        if text and not text.endswith(b"\n"):
-            traces.add(f"{log} cut off after {len(text)}")
-    for folder in {os.path.dirname(name) for name in names if ".data-" in name}:
-        present = {m[1] for n in names if (m := re.match(rf"{folder}/(ckpt-\d+)[._]", n))}
-        traces |= {f"{folder}/{name} not as named" for name in present ^ _named(output / folder)}
-    return traces
-
-
-def _named(folder: Path) -> set[str]:
-    """Returns the names of the checkpoints that a folder should hold."""
-    if folder.name == _BEST:
-        path = folder / "best.json"
-        return {json.loads(path.read_text())["checkpoint"]} if path.exists() else set()
-    path = folder / "checkpoint"
-    return set(re.findall(r'all_.*paths: "(.*)"', path.read_text())) if path.exists() else set()
-
-
-def _kind(left: str) -> str:
-    """Classifies a trace by what was being written."""
-    for folder in (_CHECKPOINTS, _BEST, _BUILD):
-        if folder in left.split("/"):
-            return f"{folder}/"
-    return "records" if ".tfrecord" in left else "other files"

@@ -63,17 +63,9 @@ class Run:
                 stderr=err,
             )
 
-    def wait_for(self, condition):
-        while not condition():
-            assert self.process.poll() is None, self.outputs()
-            time.sleep(0.02)
-
-    def outputs(self):
-        return [path.read_text() for path in self._paths]
-
     def end(self):
         """Waits; returns the exit status, standard output and standard error."""
-        return self.process.wait(120), *self.outputs()
+        return self.process.wait(120), *(path.read_text() for path in self._paths)
 
 
 def weights(folder):
