@@ -104,12 +104,7 @@ class RunMonitor:
     """
 
     def __init__(
-        self,
-        task: Task,
-        config: RunConfig,
-        max_steps: int,
-        step: int,
-        folder: RunFolder | None,
+        self, task: Task, config: RunConfig, max_steps: int, step: int, folder: RunFolder | None
     ) -> None:
         self._task, self._config, self._max_steps = task, config, max_steps
         self._waiting_periods, self._warned = 0, False

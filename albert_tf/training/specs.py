@@ -131,10 +131,7 @@ class RunConfig(Settings):
         needs="do_train",
     )
     learning_rate: float = setting(
-        0.00176,
-        "Peak learning rate.",
-        minimum=ABOVE_0,
-        needs="do_train",
+        0.00176, "Peak learning rate.", minimum=ABOVE_0, needs="do_train"
     )
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", needs="do_train")
     poly_power: float = setting(1.0, "Exponent of the polynomial decay.", needs="do_train")

@@ -17,12 +17,7 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.io.storage import retried
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer, find_vocabulary
-from albert_tf.weights.run_folder import (
-    CHECKPOINT_LIST,
-    files_of,
-    find_beside,
-    find_checkpoint,
-)
+from albert_tf.weights.run_folder import CHECKPOINT_LIST, files_of, find_beside, find_checkpoint
 from albert_tf.weights.source import Source
 
 _T = TypeVar("_T")

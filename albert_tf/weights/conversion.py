@@ -35,11 +35,7 @@ def writer(to: str) -> Callable[..., None]:
 
 
 def convert(
-    from_path: str,
-    to: str,
-    output_dir: str,
-    allow_partial: bool = False,
-    overwrite: bool = False,
+    from_path: str, to: str, output_dir: str, allow_partial: bool = False, overwrite: bool = False
 ) -> LoadReport:
     """Writes the model at `from_path` to a new folder, and compares the result bit by bit.
 

@@ -25,13 +25,7 @@ from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
 from albert_tf.tokenization.wordpiece import CONTINUATION
-from albert_tf.weights.load import (
-    POOLER,
-    SENTENCE_ORDER,
-    LoadReport,
-    assign_weights,
-    open_source,
-)
+from albert_tf.weights.load import POOLER, SENTENCE_ORDER, LoadReport, assign_weights, open_source
 
 POOLINGS = ("mean", "cls")
 MASK = "[MASK]"

@@ -155,11 +155,7 @@ CONFIGURATIONS = {
         Configuration(
             "mirrored, dynamic masks, accumulation",
             TRAIN,
-            _pretraining(
-                "--strategy=mirrored",
-                "--gradient_accumulation_steps=2",
-                data="compact",
-            ),
+            _pretraining("--strategy=mirrored", "--gradient_accumulation_steps=2", data="compact"),
             cpus=2,
         ),
         Configuration(

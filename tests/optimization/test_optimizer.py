@@ -118,10 +118,7 @@ def test_twenty_random_steps_follow_numpy(name, bias_correction):
     state = {k: [v.numpy().astype(np.float64), 0.0, 0.0] for k, v in variables.items()}
     rates = np.linspace(0.01, 0.001, 20).astype(np.float32)
     optimizer = AlbertOptimizer(
-        name,
-        lambda step: tf.gather(rates, step),
-        variables,
-        bias_correction=bias_correction,
+        name, lambda step: tf.gather(rates, step), variables, bias_correction=bias_correction
     )
     for t, rate in enumerate(rates, start=1):
         gradients = {k: rng.normal(size=s) for k, s in SHAPES.items()}

@@ -117,10 +117,7 @@ def trials(data, every, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "every"),
-    [("index", 17), ("data-00000-of-00001", 149)],
-)
+@pytest.mark.parametrize(("file", "every"), [("index", 17), ("data-00000-of-00001", 149)])
 def test_damage_to_any_byte_never_restores_wrong_values(
     folder, interrupted, new_run, train, uninterrupted, capsys, file, every
 ):

@@ -262,11 +262,7 @@ class NoEncoderTask(PretrainingTask):
     ("task", "freeze", "sentence"),
     [
         (AllFrozenTask, None, "There is nothing to train: the loss depends on frozen weights only"),
-        (
-            NoEncoderTask,
-            "encoder",
-            "needs a model with an AlbertEncoder in its attribute `enc",
-        ),
+        (NoEncoderTask, "encoder", "needs a model with an AlbertEncoder in its attribute `enc"),
         (PretrainingTask, "pooler", "`freeze`='pooler' is unknown; use one of None, embeddings,"),
     ],
 )

@@ -15,13 +15,7 @@ from albert_tf.training.run import TrainingRun
 from albert_tf.weights.run_folder import BestRecord
 from tests.training.conftest import TINY_CONFIG
 from tests.training.damage import stored
-from tests.training.runs import (
-    assert_same,
-    fail,
-    interrupted_at,
-    logged,
-    weights_of,
-)
+from tests.training.runs import assert_same, fail, interrupted_at, logged, weights_of
 
 STEPS, SHALLOW_STEPS = 6, 3
 DEEP = dataclasses.replace(TINY_CONFIG, num_hidden_layers=3)
