@@ -40,8 +40,7 @@ class CheckpointStore:
       named_weights: the model's weights by official name.
       state: what else to save, by name, such as the optimizer's.
       keep_max: checkpoints kept in `checkpoints/`.
-      writes: False on workers other than the chief, which change no file: all have the same
-        weights.
+      writes: False on workers other than the chief, which change no file.
 
     Attributes:
       folder: as passed in.
@@ -162,10 +161,7 @@ class CheckpointStore:
             files.write_text(path, "\n".join(lines) + "\n")
 
     def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
-        """Saves the weights as the best so far, and deletes the previous best.
-
-        Args:
-          step, metric, value, data: see BestRecord.
+        """Saves the weights as the best so far, see BestRecord, and deletes the previous best.
 
         Raises:
           StoppedError: there is no space left, or the file system fails.
@@ -205,6 +201,5 @@ class CheckpointStore:
             raise StoppedError(f"{error} {last}") from None
 
     def _delete_before(self, part: str, step: int) -> None:
-        """Deletes the checkpoints older than a step, and what is left of such ones."""
         folder = self.folder.file(part)
         removal.remove_files(folder, files_before(folder, step))

@@ -40,21 +40,11 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "default":
         device = "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
         return tf.distribute.OneDeviceStrategy(device)
-    if config.strategy == "mirrored":
-        return _mirrored_strategy()
     if config.strategy == "multi_worker":
         return join_cluster()
-    with native_waiting():
-        return _tpu_strategy(_tpu_name(config))
-
-
-def mirrored_devices() -> list[str]:
-    """Returns the names of all GPUs, or of all logical CPUs if there is no GPU."""
-    gpus = tf.config.list_logical_devices("GPU")
-    return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
-
-
-def _mirrored_strategy() -> tf.distribute.Strategy:
+    if config.strategy == "tpu":
+        with native_waiting():
+            return _tpu_strategy(_tpu_name(config))
     gpus, names = tf.config.list_logical_devices("GPU"), mirrored_devices()
     if len(names) < 2:
         seen = "one GPU" if gpus else "no GPU"
@@ -65,6 +55,12 @@ def _mirrored_strategy() -> tf.distribute.Strategy:
     # Collectives on CPUs interfere with each other if a process creates two strategies.
     cross_device = None if gpus else tf.distribute.ReductionToOneDevice()
     return tf.distribute.MirroredStrategy(names, cross_device_ops=cross_device)
+
+
+def mirrored_devices() -> list[str]:
+    """Returns the names of all GPUs, or of all logical CPUs if there is no GPU."""
+    gpus = tf.config.list_logical_devices("GPU")
+    return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
 
 
 def _tpu_name(config: RunConfig) -> str:
@@ -92,15 +88,12 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
 def check_tpu_run(
     config: RunConfig, batch: Mapping[str, tf.TensorSpec], paths: Sequence[str] = ()
 ) -> None:
-    """Checks the requirements of a TPU that can be known before the first step.
+    """Raises AlbertError if what a TPU requires is not met, as far as it is known before a step.
 
     Args:
       config: with `strategy`=tpu.
       batch: shapes of the batches of an input pipeline.
       paths: files that the pipelines read.
-
-    Raises:
-      AlbertError: a requirement is not met.
     """
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():

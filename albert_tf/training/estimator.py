@@ -41,7 +41,7 @@ _random_lock = threading.Lock()
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seeds all random generators; those of Python and NumPy have their former state afterwards."""
+    """Seeds all random generators; Python's and NumPy's have their former state afterwards."""
     with _random_lock:
         states = random.getstate(), np.random.get_state()
         keras.utils.set_random_seed(seed)
@@ -153,7 +153,7 @@ class Estimator:
             best or else its newest checkpoint.
         """
         self.load(checkpoint)
-        return self.evaluate_now(eval_spec)
+        return self.metrics(eval_spec, self.outputs(eval_spec))
 
     @lost_workers()
     def predict(
@@ -179,11 +179,6 @@ class Estimator:
                 "a lower learning rate."
             )
         return outputs
-
-    @lost_workers()
-    def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
-        """Returns the metrics of the current weights; all are NaN if any output is."""
-        return self.metrics(eval_spec, self.outputs(eval_spec))
 
     def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""

@@ -111,7 +111,7 @@ class TrainLoop:
       task: computes the loss.
       model: built by the task in the strategy's scope.
       optimizer: updates the trained weights.
-      config: batch size, precision, accumulation, clipping, recomputation and the seed.
+      config: of the run.
 
     Attributes:
       loss_scale: for checkpoints; None for precisions that need none.
@@ -139,12 +139,7 @@ class TrainLoop:
     def run(
         self, iterator: Iterator[Any], steps: int, layers: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Runs `steps` steps.
-
-        Args:
-          iterator: yields the batches.
-          steps: how many to run.
-          layers: see TrainingStep.
+        """Runs `steps` steps with the next batches of `iterator`; see TrainingStep about `layers`.
 
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
@@ -185,12 +180,7 @@ class TrainLoop:
         return dict(zip(names, tf.unstack(history, len(names), axis=1)))
 
     def replica_step(self, batch: Batch, layers: int | None = None) -> dict[str, tf.Tensor]:
-        """Takes one optimizer step in a replica; returns the metrics, float32 scalars.
-
-        Args:
-          batch: of the replica.
-          layers: see TrainingStep.
-        """
+        """Takes one optimizer step with a replica's batch; returns float32 scalars, the metrics."""
         replica = tf.distribute.get_replica_context()
         rows = self._config.train_batch_size // replica.num_replicas_in_sync
         # On several machines, batches from the iterator have no static number of rows.

@@ -97,9 +97,8 @@ class RunMonitor:
 
     Args:
       task: formats the progress line.
-      config: of the run.
-      max_steps: of the run.
-      step: the step at which the run begins, or is resumed; later entries of the log are dropped.
+      config, max_steps: of the run.
+      step: see MetricsLog.
       folder: of the run; None on workers other than the chief, which log nothing.
     """
 
@@ -113,7 +112,7 @@ class RunMonitor:
         self._clear()
 
     def _clear(self) -> None:
-        """Forgets the steps since the last entry of the log."""
+        # The steps since the last entry of the log.
         self._metrics: list[dict[str, np.ndarray]] = []
         self._seconds = 0.0
         # What was done in these seconds, by the name of its rate.
@@ -192,7 +191,7 @@ class RunMonitor:
             )
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Writes an entry of the log; see `MetricsLog.write`."""
+        """See `MetricsLog.write`."""
         if self._log:
             self._log.write(step, split, values)
 

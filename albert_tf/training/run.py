@@ -37,12 +37,7 @@ LOOP_SECONDS = 5.0
 
 
 class TrainingRun:
-    """One call of `Estimator.train_and_evaluate`.
-
-    Args:
-      estimator: holds the model to train, on its devices.
-      train_spec: the data and the number of steps.
-      eval_spec: the data to evaluate on during training; None: no evaluation.
+    """One call of `Estimator.train_and_evaluate`; has its arguments.
 
     Raises:
       AlbertError: the devices cannot run on these batches, early stopping has no evaluations, or
@@ -99,13 +94,7 @@ class TrainingRun:
         self._stopping = False
 
     def run(self) -> dict[str, float] | None:
-        """Trains to the end and returns the metrics of the last evaluation, None without one.
-
-        Raises:
-          AlbertError: see `Estimator.train_and_evaluate`.
-          KeyboardInterrupt, SystemExit: a signal (Ctrl-C, or another one) has stopped the run,
-            which has saved a checkpoint.
-        """
+        """See `Estimator.train_and_evaluate`."""
         known = is_in(self.folder, self.record)
         resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
         with contextlib.ExitStack() as stack:
@@ -136,16 +125,14 @@ class TrainingRun:
         return self.results
 
     def new_monitor(self, step: int) -> RunMonitor:
-        """Returns the monitor of the run from a step on."""
+        """Returns the monitor of the run, from a step on."""
         folder = self.folder if self.chief else None
         return RunMonitor(self.task, self.config, self.train_spec.max_steps, step, folder)
 
     def _signal(self) -> int | None:
         """Returns the signal that stops the run, whichever worker received it; None: go on.
 
-        All workers of a cluster ask after the same step and get the same answer: they save
-        together, and wait for each other in every step. Why this is not
-        tf.distribute.experimental.PreemptionCheckpointHandler: docs/architecture.md.
+        All workers ask after the same step and get the same answer, as they save together.
         """
         number = cluster_max(self.strategy, self.signals.received or 0) or None
         if number and not self._stopping:
@@ -205,13 +192,12 @@ class TrainingRun:
             )
 
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
-        """Returns the metrics of all evaluations in the log, by step."""
         return logged_metrics(self.folder, self.eval_spec.name)
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""
         loop_steps, over, stop, first = 1, False, None, step
-        batches = self._batches(step)
+        batches = self.batches(step)
         while not (over or stop):
             if all_join := 0 < step == self.config.num_shallow_steps:
                 self.monitor.note(f"From step {step + 1:,} on, all layers are trained.")
@@ -234,8 +220,8 @@ class TrainingRun:
             over, stop = self._save_and_evaluate(step)
         return step, stop
 
-    def _batches(self, step: int) -> Iterator[Any]:
-        """The training data, beginning with the batch of a step."""
+    def batches(self, step: int) -> Iterator[Any]:
+        """Returns the training data, beginning with the batch of a step."""
         size = self.config.train_batch_size
         return iter(distribute(self.strategy, self.train_spec.input_fn, size, step))
 
@@ -316,7 +302,7 @@ class TrainingRun:
         best, logged = self.store.best, self._logged_evaluations()
         if step in logged and best and best.is_of(self.eval_spec.fingerprint):
             return logged[step]
-        return self.estimator.evaluate_now(self.eval_spec)
+        return self.estimator.metrics(self.eval_spec, self.estimator.outputs(self.eval_spec))
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.settings import INT32_MAX
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import RunConfig, TrainSpec
 from albert_tf.training.task import Task
@@ -28,11 +27,10 @@ _BLOCK_SECONDS, _SECONDS = 0.2, 6.0
 def step_seconds(
     task: Task, config: RunConfig, source: RecordSource, depths: Iterable[int | None]
 ) -> tuple[dict[int | None, float], float]:
-    """Trains a model for a few seconds, and forgets it.
+    """Trains a model for a few seconds, and forgets it; writes no file.
 
     Args:
-      task: of the run.
-      config: of the run. Nothing is written to its output directory.
+      task, config: of the run.
       source: the training records.
       depths: numbers of layers to train, see `TrainingStep.layers`.
 
@@ -45,8 +43,7 @@ def step_seconds(
     """
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, INT32_MAX), None)
-    batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
-    seconds, spent = {}, 0.0
+    batches, seconds, spent = run.batches(0), {}, 0.0
     for layers in depths:
         run.loop.run(batches, _WARM_UP_STEPS, layers)
         began = time.monotonic()
@@ -59,9 +56,7 @@ def typical_seconds(run: Callable[[int], object]) -> float:
     """Returns the seconds of a step, whatever else the machine does for a moment.
 
     It is the median of several blocks of steps, so that a pause of any length does not matter.
-
-    Args:
-      run: runs a number of steps.
+    `run` runs a number of steps.
     """
     steps, seconds = 1, []
     while True:

@@ -8,10 +8,7 @@ Importing this module does not import TensorFlow.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import folders
@@ -21,17 +18,6 @@ if TYPE_CHECKING:
     from albert_tf.weights.load import LoadReport
 
 FORMATS = ("tf2", "tf1", "hf")
-
-
-def writer(to: str) -> Callable[..., None]:
-    """Returns the function that writes one of FORMATS.
-
-    It takes a folder, the AlbertConfig, the Tokenizer or None, and the weights by official name.
-    """
-    from albert_tf.huggingface.weights import write_hugging_face
-    from albert_tf.weights.checkpoint import write_tf1, write_tf2
-
-    return dict(zip(FORMATS, (write_tf2, write_tf1, write_hugging_face)))[to]
 
 
 def convert(
@@ -50,9 +36,12 @@ def convert(
       AlbertError: the source cannot be loaded, the format cannot represent the model, or the folder
         is not empty.
     """
+    from albert_tf.huggingface.weights import write_hugging_face
+    from albert_tf.weights.checkpoint import write_tf1, write_tf2
     from albert_tf.weights.load import open_source
     from albert_tf.weights.pretrained_model import load_pretrained
 
+    write = dict(zip(FORMATS, (write_tf2, write_tf1, write_hugging_face)))[to]
     with folders.new_folder(output_dir, overwrite, from_path) as folder:
         model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:
@@ -62,17 +51,16 @@ def convert(
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        writer(to)(folder, model.config, model.tokenizer, weights)
+        write(folder, model.config, model.tokenizer, weights)
         written = open_source(folder)
         wrong = {*written.shapes} ^ {*weights}
-        wrong |= {n for n in {*weights} - wrong if not _is_same(written.read(n), weights[n])}
+        for name in {*weights} - wrong:
+            value, expected = written.read(name), weights[name]
+            if value.dtype != expected.dtype or value.tobytes() != expected.tobytes():
+                wrong.add(name)
         if wrong:
             raise AlbertError(
                 f"The result in {os.path.dirname(folder)} differs from the source in "
                 f"{', '.join(sorted(wrong))}; the disk may be full or damaged."
             )
     return model.load_report
-
-
-def _is_same(written: np.ndarray, values: np.ndarray) -> bool:
-    return written.dtype == values.dtype and written.tobytes() == values.tobytes()

@@ -91,17 +91,14 @@ class _HuggingFaceSource(Source):
 
 
 def check_architecture(config: AlbertConfig, path: str) -> None:
-    """Checks settings that the shapes of the weights do not determine.
+    """Raises AlbertError if the number of attention heads or the activation differs.
 
-    The numbers of layers, groups and positions are not checked here: deeper models may be started
-    from shallower ones (paper, appendix A.1).
+    The shapes of the weights do not determine these. Numbers of layers, groups and positions may
+    differ: deeper models may be started from shallower ones (paper, appendix A.1).
 
     Args:
       config: of the model that is initialized.
       path: see `open_source`.
-
-    Raises:
-      AlbertError: the number of attention heads or the activation differs.
     """
     own = open_source(path).config()
     for key in ("num_attention_heads", "hidden_act"):

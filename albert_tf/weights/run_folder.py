@@ -222,14 +222,10 @@ class RunFolder:
         return RunFolder(files.join_named(self.path, best, path))
 
     def check_same_seeds(self, seeds: Collection[str]) -> None:
-        """Checks that the folder holds no other runs than those that are to be trained there.
+        """Raises AlbertError if the folder holds other runs than those to be trained there.
 
         Args:
           seeds: names of the runs with several seeds; empty for a run with one seed.
-
-        Raises:
-          AlbertError: the folder holds a run with one seed and not several, vice versa, or runs
-            with other seeds.
         """
         if self.has(SEEDS_FILE):
             record = files.read_object(self.file(SEEDS_FILE), "record of the seeds")

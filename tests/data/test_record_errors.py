@@ -148,7 +148,7 @@ def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path
         if kind == "predict":
             made.predict(held_out.eval_input_fn, max_steps=1)
         elif kind == "evaluate":
-            made.evaluate_now(EvalSpec(held_out.eval_input_fn))
+            made.outputs(EvalSpec(held_out.eval_input_fn))
         else:
             spec = TrainSpec.of(train, 1)
             made.train_and_evaluate(spec, EvalSpec(held_out.eval_input_fn))
@@ -192,7 +192,7 @@ def test_an_id_that_the_model_does_not_have_is_named(tmp_path):
     with pytest.raises(AlbertError, match=sentence):
         made.train(TrainSpec.of(opened, 1))
     with pytest.raises(AlbertError, match=sentence):
-        made.evaluate_now(EvalSpec(opened.eval_input_fn))
+        made.outputs(EvalSpec(opened.eval_input_fn))
 
 
 def test_a_shard_that_was_replaced_by_another_is_named(tmp_path, shards):
@@ -209,7 +209,7 @@ def test_a_shard_that_is_gone_is_named(tmp_path, shards):
     opened = source(shards[0])
     shards[0].unlink()
     with pytest.raises(StoppedError, match=r"cannot be read \(.*train; No such file"):
-        estimator(tmp_path).evaluate_now(EvalSpec(opened.eval_input_fn))
+        estimator(tmp_path).outputs(EvalSpec(opened.eval_input_fn))
 
 
 def test_a_shard_that_may_not_be_read_is_named(tmp_path, shards, unprivileged):
@@ -217,7 +217,7 @@ def test_a_shard_that_may_not_be_read_is_named(tmp_path, shards, unprivileged):
     made = estimator(tmp_path)
     shards[0].chmod(0)
     with unprivileged(), pytest.raises(StoppedError, match=r"read \(.*train; Permission denied"):
-        made.evaluate_now(EvalSpec(opened.eval_input_fn))
+        made.outputs(EvalSpec(opened.eval_input_fn))
 
 
 def test_the_check_names_the_first_corrupt_record(shards):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.weights.conversion import writer
+from albert_tf.weights.checkpoint import write_tf1
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder
 from tests.tasks.conftest import CONFIG
@@ -45,8 +46,8 @@ def pretrained(task, tokenizer, tmp_path):
     model = AlbertPretrainer(task.config)
     weights = {name: v.numpy() for name, v in model.named_weights().items()}
     paths = {"tf1": tmp_path / "tf1", "hf": tmp_path / "hf", "archive": tmp_path / "tf1.tar.gz"}
-    for name in ("tf1", "hf"):
-        writer(name)(str(paths[name]), task.config, tokenizer, weights)
+    for name, write in (("tf1", write_tf1), ("hf", write_hugging_face)):
+        write(str(paths[name]), task.config, tokenizer, weights)
     (tmp_path / "tf1" / "tokenizer.json").unlink()  # As in a release.
     with tarfile.open(paths["archive"], "w:gz") as archive:
         archive.add(paths["tf1"], "albert_tiny")

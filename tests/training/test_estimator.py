@@ -282,7 +282,7 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
     with pytest.raises(
         AlbertError, match=r"`eval_batch_size`=9 is not divisible by \d \(replicas\)"
     ):
-        estimator.evaluate_now(EvalSpec(source.eval_input_fn))
+        estimator.outputs(EvalSpec(source.eval_input_fn))
 
 
 @pytest.mark.parametrize(

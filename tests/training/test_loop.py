@@ -103,7 +103,7 @@ def test_each_part_of_each_batch_has_other_dropout_masks(
 
     monkeypatch.setattr(loop_module, "training_step", recorded)
     run = new_run(tmp_path, **way)
-    batches = run._batches(0)
+    batches = run.batches(0)
     tf.config.run_functions_eagerly(True)
     try:
         for _ in range(2):
@@ -125,7 +125,7 @@ def test_a_step_whose_loss_alone_is_not_finite_changes_nothing(tmp_path, new_run
     run = new_run(tmp_path, task=InfiniteLossTask, freeze="encoder")
     values = {**run.estimator.model.named_weights(), **run.optimizer.named_slots}
     before = {name: value.numpy() for name, value in values.items()}
-    metrics = run.loop.run(run._batches(0), 1)
+    metrics = run.loop.run(run.batches(0), 1)
     assert np.isfinite(metrics["gradient_norm"]) and metrics["gradient_norm"] > 0
     assert metrics["finite"] == 0
     for name, value in values.items():
@@ -200,7 +200,7 @@ def products(function, *arguments):
 
 def backward_products(run):
     """Counts the matrix products of a step beyond those of the forward pass."""
-    batch = dict(next(run._batches(0)))
+    batch = dict(next(run.batches(0)))
     task, model, strategy = run.task, run.estimator.model, run.estimator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
     with graph_mode(GraphMode.CPU):

@@ -74,7 +74,7 @@ def test_the_first_steps_are_those_of_a_model_with_fewer_layers(tmp_path, new_ru
 def test_the_other_steps_train_all_layers(tmp_path, new_run, folder):
     run = TrainingRun(*new_run(tmp_path), None)
     run.store.restore(str(folder / f"checkpoints/ckpt-{SHALLOW_STEPS}"))
-    run.loop.run(run._batches(SHALLOW_STEPS), STEPS - SHALLOW_STEPS)
+    run.loop.run(run.batches(SHALLOW_STEPS), STEPS - SHALLOW_STEPS)
     finished = TrainingRun(*new_run(folder, **SHALLOW), None)
     finished.store.restore_newest()
     assert_same(weights_of(run.estimator), weights_of(finished.estimator))
