@@ -51,7 +51,7 @@ class CheckpointStore:
         self,
         folder: RunFolder,
         named_weights: Mapping[str, tf.Variable],
-        state: Mapping[str, tf.Module | tf.train.Checkpoint | tf.train.experimental.PythonState],
+        state: Mapping[str, object],
         keep_max: int,
         writes: bool = True,
     ) -> None:

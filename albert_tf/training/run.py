@@ -91,7 +91,7 @@ class TrainingRun:
             self.folder, self.weights, state, config.keep_checkpoint_max, self.chief
         )
         self.results: dict[str, float] | None = None
-        self._stopping = False
+        self.stop = 0
 
     def run(self) -> dict[str, float] | None:
         """See `Estimator.train_and_evaluate`."""
@@ -113,15 +113,13 @@ class TrainingRun:
         self.monitor = self.new_monitor(step)
         with StopSignals() as self.signals:
             over = pending and self._evaluate(step)
-            stop = self._signal()
-            if not (over or stop):
-                step, stop = self._train(step)
-            # A signal may have come while the last checkpoint was written.
-            stop = stop or self._signal()
+            if not (over or self._stopped()):
+                step = self._train(step)
+            self._stopped()  # A signal may have come while the last checkpoint was written.
         self.monitor.close()
-        if stop:
+        if self.stop:
             log.info(f"Stopped at step {step} and saved; the same command goes on from there.")
-            raise stop_exception(stop)
+            raise stop_exception(self.stop)
         return self.results
 
     def new_monitor(self, step: int) -> RunMonitor:
@@ -129,17 +127,17 @@ class TrainingRun:
         folder = self.folder if self.chief else None
         return RunMonitor(self.task, self.config, self.train_spec.max_steps, step, folder)
 
-    def _signal(self) -> int | None:
-        """Returns the signal that stops the run, whichever worker received it; None: go on.
+    def _stopped(self) -> bool:
+        """Returns whether a worker has received a signal, which then is in `stop`.
 
         All workers ask after the same step and get the same answer, as they save together.
         """
-        number = cluster_max(self.strategy, self.signals.received or 0) or None
-        if number and not self._stopping:
-            self._stopping = True
-            name = signal.Signals(number).name
-            self.monitor.note(f"{name}: saving; a second signal ends the run without saving.")
-        return number
+        if not self.stop:
+            self.stop = cluster_max(self.strategy, self.signals.received or 0)
+            if self.stop:
+                name = signal.Signals(self.stop).name
+                self.monitor.note(f"{name}: saving; a second signal ends the run without saving.")
+        return self.stop > 0
 
     def _begin(self, known: bool) -> int:
         """Starts at step 0, from random or from the initial weights; claims the directory.
@@ -194,11 +192,11 @@ class TrainingRun:
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
         return logged_metrics(self.folder, self.eval_spec.name)
 
-    def _train(self, step: int) -> tuple[int, int | None]:
-        """Trains until the run is over or stopped; returns the step and the signal, if any."""
-        loop_steps, over, stop, first = 1, False, None, step
-        batches = self.batches(step)
-        while not (over or stop):
+    def _train(self, step: int) -> int:
+        """Trains until the run is over or stopped; returns the step."""
+        loop_steps, over, first, batches = 1, False, step, self.batches(step)
+        while not (over or self.stop):
+            layers = self.config.shallow_layers if step < self.config.num_shallow_steps else None
             if all_join := 0 < step == self.config.num_shallow_steps:
                 self.monitor.note(f"From step {step + 1:,} on, all layers are trained.")
             if traces := all_join or step == first:
@@ -206,7 +204,7 @@ class TrainingRun:
             steps = min(loop_steps, self._next_event(step) - step)
             began = time.monotonic()
             with data_errors(self.train_spec.input_fn):
-                metrics = self.loop.run(batches, steps, self.config.layers_at(step))
+                metrics = self.loop.run(batches, steps, layers)
             seconds = time.monotonic() - began
             # A call that also traces and compiles says nothing about the time of the next one.
             loop_steps = 1 if traces else max(1, int(LOOP_SECONDS * steps / seconds))
@@ -217,8 +215,8 @@ class TrainingRun:
             self.monitor.trained(step, metrics, None if traces else seconds, skipped)
             if warning := self.divergence.check(step, metrics):
                 self.monitor.note(warning)
-            over, stop = self._save_and_evaluate(step)
-        return step, stop
+            over = self._save_and_evaluate(step)
+        return step
 
     def batches(self, step: int) -> Iterator[Any]:
         """Returns the training data, beginning with the batch of a step."""
@@ -235,22 +233,21 @@ class TrainingRun:
             events.append(self.config.num_shallow_steps)
         return min([*events, self.train_spec.max_steps])
 
-    def _save_and_evaluate(self, step: int) -> tuple[bool, int | None]:
-        """Saves and evaluates if due; returns whether the run is over, and the signal, if any.
+    def _save_and_evaluate(self, step: int) -> bool:
+        """Saves and evaluates if due; returns whether the run is over.
 
         The checkpoint comes first, as the evaluation may take long. So it does not show whether the
         evaluation was finished; the log does, see `_evaluation_pending`.
         """
-        over, stop = step == self.train_spec.max_steps, self._signal()
+        over, stop = step == self.train_spec.max_steps, self._stopped()
         saved = over or stop or step % self.config.save_checkpoints_steps == 0
         if saved:
             self.store.save(step)
         if self._evaluation_due(step) and not stop:
             over = self._evaluate(step)
-            stop = self._signal()
-            if (over or stop) and not saved:
+            if (over or self._stopped()) and not saved:
                 self.store.save(step)
-        return over, stop
+        return over
 
     def _evaluation_due(self, step: int) -> bool:
         spec = self.eval_spec
@@ -271,7 +268,7 @@ class TrainingRun:
 
     def _evaluate(self, step: int) -> bool:
         """Evaluates, unless a signal interrupts it; returns whether the run is over."""
-        outputs = self.estimator.outputs(self.eval_spec, self._signal)
+        outputs = self.estimator.outputs(self.eval_spec, self._stopped)
         if outputs is None:
             return False
         self.results = results = self.estimator.metrics(self.eval_spec, outputs)

@@ -256,10 +256,6 @@ class RunConfig(Settings):
         if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
             raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
 
-    def layers_at(self, step: int) -> int | None:
-        """Returns the number of layers that a step trains; steps count from 0. None: all layers."""
-        return self.shallow_layers if step < self.num_shallow_steps else None
-
     def warmup_note(self, max_steps: int) -> str | None:
         """Returns a warning if `max_steps` end before the warm-up does, else None."""
         end = self.num_warmup_steps

@@ -33,21 +33,6 @@ _HUB_SCOPE = "module/"
 _READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
 
 
-def open_checkpoint(prefix: str) -> Any:
-    """Returns a reader of the checkpoint with this name.
-
-    Raises:
-      DamagedError: its index is damaged.
-      StoppedError: it cannot be read for now.
-      AlbertError: a file is a pipe or a device.
-    """
-    for path in files_of(prefix):
-        files.check_no_device(path, "checkpoint's file")
-    # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems without
-    # folders, such as ram://, say yes to every prefix of a file's name.
-    return read_checkpoint(prefix, lambda: tf.compat.v1.train.NewCheckpointReader(prefix))
-
-
 def check_checkpoint(prefix: str) -> None:
     """Reads a whole checkpoint, which verifies its checksums.
 
@@ -122,7 +107,12 @@ class TensorFlowSource(Source):
 
     @functools.cached_property
     def _reader(self) -> Any:
-        return open_checkpoint(self._prefix)
+        for path in files_of(self._prefix):
+            files.check_no_device(path, "checkpoint's file")
+        # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems
+        # without folders, such as ram://, say yes to every prefix of a file's name.
+        new_reader = tf.compat.v1.train.NewCheckpointReader
+        return read_checkpoint(self._prefix, lambda: new_reader(self._prefix))
 
     @functools.cached_property
     def _stored(self) -> dict[str, list[int]]:

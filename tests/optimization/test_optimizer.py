@@ -225,19 +225,6 @@ def test_a_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compi
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_step_skipped_for_its_loss_alone_changes_no_bit(name):
-    """Its gradients may be finite."""
-    weights, optimizer = build(tf.distribute.get_strategy(), name)
-    variables = {**weights, **optimizer.named_slots}
-    for finite in (True, False):
-        before = bits(variables)
-        gradients = {k: tf.ones_like(weight) for k, weight in weights.items()}
-        optimizer.apply_gradients_if(tf.constant(finite), gradients)
-        changed = {k for k, value in bits(variables).items() if (value != before[k]).any()}
-        assert changed == (set(variables) if finite else set())
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_replicas_apply_the_sum_once_and_stay_equal(name):
     """Two replicas sum their gradients to twice that of one device."""
     results = {}

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.weights.load import LoadReport, load_weights
-from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
+from albert_tf.weights.run_folder import RunFolder, find_checkpoint
 
 
 def variables(value):
@@ -42,15 +42,6 @@ def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
     fresh = variables(0)
     load_weights(str(tmp_path), fresh)
     assert (fresh["bert/a/kernel"].numpy() == 1).all()
-
-
-def test_a_better_evaluation_replaces_the_best(tmp_path):
-    store = store_of(tmp_path, variables(1))
-    store.save_best(3, "accuracy", 0.5)
-    store.save_best(6, "accuracy", 0.6)
-    names = sorted(p.name for p in (tmp_path / "best").iterdir())
-    assert names == ["best.json", "ckpt-6.data-00000-of-00001", "ckpt-6.index"]
-    assert store.best == BestRecord(6, "accuracy", 0.6, "ckpt-6")
 
 
 def test_no_checkpoint_is_one_sentence(tmp_path):

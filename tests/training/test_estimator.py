@@ -157,16 +157,6 @@ def test_a_finished_run_is_not_trained_again(make, uninterrupted, capsys):
     assert_same(weights_of(estimator), weights)
 
 
-@pytest.mark.parametrize(
-    ("changes", "difference"),
-    [({"learning_rate": 0.02}, "`learning_rate`=0.01 there"), ({"train_batch_size": 4}, "batch")],
-)
-def test_another_run_in_the_output_dir_is_refused(make, uninterrupted, changes, difference):
-    estimator, spec, _ = make(uninterrupted[0], **changes)
-    with pytest.raises(AlbertError, match=f"holds another run.*{difference}"):
-        estimator.train(spec)
-
-
 def test_auto_precision_keeps_that_of_an_existing_run(
     tmp_path, monkeypatch, make, uninterrupted, capsys
 ):

@@ -94,8 +94,10 @@ def test_only_the_differences_of_model_configurations_are_shown(refusal):
 
 
 def test_more_than_four_differences_are_counted(refusal):
-    text = refusal(max_steps=1, seed=2, clip_norm=2.0, poly_power=2.0, optimizer="adamw")
-    assert text.count(" there, ") == 4 and "; and 1 more)" in text
+    text = refusal(
+        max_steps=1, seed=2, clip_norm=2.0, poly_power=2.0, optimizer="adamw", train_batch_size=4
+    )
+    assert text.count(" there, ") == 4 and "; and 2 more)" in text
 
 
 def test_other_records_are_named_and_counted(refusal, record_paths):

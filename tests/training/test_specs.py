@@ -55,8 +55,3 @@ def test_a_warmup_that_outlasts_training_is_warned_of(warmup, steps, reached):
 def test_shallow_layers_and_their_steps_need_each_other(values):
     with pytest.raises(AlbertError, match="Give both `shallow_layers` and `num_shallow_steps`"):
         RunConfig("runs/mine", **values)
-
-
-def test_the_first_steps_have_fewer_layers():
-    config = RunConfig("runs/mine", shallow_layers=2, num_shallow_steps=5)
-    assert [config.layers_at(step) for step in (0, 4, 5, 100)] == [2, 2, None, None]
