@@ -94,9 +94,8 @@ def test_only_the_differences_of_model_configurations_are_shown(refusal):
 
 
 def test_more_than_four_differences_are_counted(refusal):
-    text = refusal(
-        max_steps=1, seed=2, clip_norm=2.0, poly_power=2.0, optimizer="adamw", train_batch_size=4
-    )
+    optimizer = {"optimizer": "adamw", "clip_norm": 2.0, "poly_power": 2.0}
+    text = refusal(max_steps=1, seed=2, train_batch_size=4, **optimizer)
     assert text.count(" there, ") == 4 and "; and 2 more)" in text
 
 
