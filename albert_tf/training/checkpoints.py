@@ -33,7 +33,8 @@ class CheckpointStore:
 
     A checkpoint is written under a temporary name, read back, and then renamed, its index last.
     Only then are others deleted: those beyond `keep_max`, and the former best weights once the
-    record names the new ones. Damaged files are renamed, never deleted.
+    record names the new ones. Damaged files are renamed, never deleted. All methods raise
+    StoppedError if the file system fails, or has no space left.
 
     Args:
       folder: of the run.
@@ -69,7 +70,6 @@ class CheckpointStore:
           The prefixes of damaged checkpoints that are newer, each of which was named.
 
         Raises:
-          StoppedError: a checkpoint cannot be read for now.
           AlbertError: there is no good checkpoint, or the newest good one does not fit this run.
         """
         damaged: dict[str, str] = {}
@@ -92,7 +92,6 @@ class CheckpointStore:
 
         Raises:
           DamagedError: the checkpoint is damaged; nothing is restored.
-          StoppedError: it cannot be read for now.
           AlbertError: it lacks a value, or has one of another shape.
         """
         check_checkpoint(prefix)
@@ -117,11 +116,7 @@ class CheckpointStore:
                 log.info(f"The damaged {os.path.basename(path)} is now {new}.")
 
     def restore_best(self) -> None:
-        """Reads the record of the best weights; renames the folder if anything in it is damaged.
-
-        Raises:
-          StoppedError: it cannot be read for now.
-        """
+        """Reads the record of the best weights; renames the folder if anything in it is damaged."""
         try:
             self.best = self.folder.best()
             if self.best:
@@ -133,20 +128,13 @@ class CheckpointStore:
                 log.info(f"{error} They are now in {new}; the next evaluation is the best.")
 
     def save(self, step: int) -> None:
-        """Saves everything under `step`, and deletes the oldest checkpoints beyond `keep_max`.
-
-        Raises:
-          StoppedError: there is no space left, or the file system fails.
-        """
+        """Saves everything under `step`, and deletes the oldest checkpoints beyond `keep_max`."""
         if self._writes:
             self._write(self._checkpoint, CHECKPOINTS, step)
             self.tidy()
 
     def tidy(self) -> None:
-        """Deletes and lists checkpoints as `save` does, for a run that could not do so to the end.
-
-        Call it when the newest checkpoint was read.
-        """
+        """Deletes and lists checkpoints as `save` does, once the newest one was read."""
         if self._writes:
             kept = dict([*self.folder.checkpoints().items()][-self._keep_max :])
             if len(kept) == self._keep_max:
@@ -161,11 +149,7 @@ class CheckpointStore:
             files.write_text(path, "\n".join(lines) + "\n")
 
     def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
-        """Saves the weights as the best so far, see BestRecord, and deletes the previous best.
-
-        Raises:
-          StoppedError: there is no space left, or the file system fails.
-        """
+        """Saves the weights as the best so far, see BestRecord, and deletes the previous best."""
         self.best = BestRecord(step, metric, value, f"ckpt-{step}", data)
         if self._writes:
             self._write(self._best_checkpoint, BEST, step)

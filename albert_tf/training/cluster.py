@@ -31,11 +31,7 @@ _LOST = ("Collective ops is aborted", "remote target /job:")
 
 
 def _addresses() -> tuple[str, list[str]]:
-    """Returns the address of this process in TF_CONFIG, "host:port", and those of the others.
-
-    Raises:
-      AlbertError: TF_CONFIG is wrong.
-    """
+    """Returns the address of this process in TF_CONFIG, "host:port", and those of the others."""
     try:
         config = json.loads(os.environ.get("TF_CONFIG", ""))
         machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
@@ -168,9 +164,9 @@ def is_chief(strategy: tf.distribute.Strategy | None) -> bool:
 
 
 def cluster_max(strategy: tf.distribute.Strategy | None, value: int) -> int:
-    """Returns the highest value among the processes of a run; all of them call this.
+    """Returns the highest value among the processes of a run, which all call this.
 
-    Needed where all must act alike, but see different things: clocks, signals, the chief's files.
+    They must act alike, but see different things: clocks, signals, the chief's files.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return int(value)
@@ -222,13 +218,11 @@ def lost_workers() -> Iterator[None]:
 def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     """Locks output directories while a run trains there; joins its cluster first, if any.
 
-    A run outlives the reader of its output, such as `tee`.
-
-    In a cluster only the chief takes the locks, as only the chief writes, but all processes have to
-    call this. If the chief fails, all of them raise, so that none waits for the others.
+    A run outlives the reader of its output, such as `tee`. All processes of a cluster call this.
+    Only the chief takes the locks; if it fails, all of them raise, so that none waits for others.
 
     Args:
-      strategy: the name of the strategy, as in RunConfig.
+      strategy: its name, see RunConfig.
       *folders: the output directories; none for evaluation, which locks nothing.
 
     Raises:

@@ -192,12 +192,9 @@ def mode_chooser(
 ) -> Callable[[Mapping[str, tf.Tensor]], GraphMode]:
     """Returns a function that tells of a batch the mode of its step.
 
-    For "auto" XLA compiles the step, if it runs on a single NVIDIA GPU for which XLA can compile
-    here, and all batches have one length: XLA compiles anew for each.
-
-    Args:
-      strategy: the devices. On a TPU everything is compiled anyway.
-      jit_compile: see RunConfig.
+    For "auto" (see RunConfig), XLA compiles the step if it runs on a single NVIDIA GPU for which
+    XLA can compile here, and all batches have one length: XLA compiles anew for each. On a TPU
+    everything is compiled anyway.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return lambda batch: GraphMode.TPU

@@ -36,8 +36,7 @@ class DivergenceCheck(tf.train.experimental.PythonState):
     """Checks every step of a run. Its state belongs into the run's checkpoints.
 
     Args:
-      config: of the run.
-      max_steps: of the run.
+      config, max_steps: of the run.
       checkpoints: returns the checkpoints of the run by step.
 
     Attributes:

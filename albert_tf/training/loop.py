@@ -282,14 +282,7 @@ class TrainLoop:
 
 
 class Predictor:
-    """Runs `Task.predict` over a data set, batch by batch.
-
-    Args:
-      strategy: the devices.
-      task: computes the outputs.
-      model: built by the task in the strategy's scope.
-      jit_compile: see RunConfig.
-    """
+    """Runs `Task.predict` over a data set, batch by batch; see TrainLoop and RunConfig."""
 
     def __init__(
         self,

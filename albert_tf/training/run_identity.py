@@ -28,13 +28,7 @@ def run_record(
     """Returns what run_config.json holds.
 
     The parts named in IDENTITY identify the run. TensorFlow's version and the description of the
-    data are not compared.
-
-    Args:
-      config: the settings.
-      task: the model and the loss.
-      train_spec: the data and the number of steps.
-      frozen: names of the weights that are not trained.
+    data are not compared. `frozen` are the names of the weights that are not trained.
     """
     settings = {name: getattr(config, name) for name in config.DECISIVE}
     return {

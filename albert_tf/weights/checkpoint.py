@@ -34,12 +34,7 @@ _READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
 
 
 def check_checkpoint(prefix: str) -> None:
-    """Reads a whole checkpoint, which verifies its checksums.
-
-    Raises:
-      DamagedError: it is damaged.
-      StoppedError: it cannot be read for now.
-    """
+    """Reads a whole checkpoint, which verifies its checksums; raises as `read_checkpoint` does."""
 
     def read_all() -> None:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
@@ -169,11 +164,7 @@ class CheckpointSource(TensorFlowSource):
 
 
 def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:
-    """Returns the key of each weight in a checkpoint, ours or the TF1 release's, by official name.
-
-    Args:
-      keys: all keys of the checkpoint.
-    """
+    """Returns the keys of the weights in a checkpoint, ours or TF1's, by official name."""
     ours = [k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)]
     if ours:
         # Object-based checkpoints escape "/" in names as ".S" and "." as "..".

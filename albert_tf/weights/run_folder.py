@@ -70,7 +70,6 @@ class BestRecord:
 
         Raises:
           DamagedError: it is cut off, or does not match its checksum.
-          StoppedError: it cannot be read for now, which says nothing about it.
         """
         path = os.path.join(folder, BEST_RECORD)
         if not exists(path):
@@ -129,11 +128,7 @@ class RunFolder:
     # Whose run it is.
 
     def recorded(self) -> dict[str, Any] | None:
-        """Returns run_config.json, which has the parts IDENTITY; None if there is none.
-
-        Raises:
-          AlbertError: it is damaged.
-        """
+        """Returns run_config.json, which has the parts IDENTITY; None if there is none."""
         if not self.has(RUN_CONFIG):
             return None
         path = self.file(RUN_CONFIG)
@@ -155,14 +150,11 @@ class RunFolder:
             )
 
     def claim(self, record: Mapping[str, object], save_files: Callable[[str], None]) -> None:
-        """Makes this the folder of a run.
+        """Makes this the folder of a run; AlbertError if there are other files of its names.
 
         Args:
           record: for run_config.json.
           save_files: writes the files of the task to a folder.
-
-        Raises:
-          AlbertError: there are others of these names.
         """
         temporary = removal.temporary_name(self.file("files"))
         try:
@@ -198,11 +190,7 @@ class RunFolder:
             )
 
     def task(self, name: str) -> dict[str, object]:
-        """Reads task.json; `name` is the expected task.
-
-        Raises:
-          AlbertError: the folder holds no model fine-tuned for the task.
-        """
+        """Reads task.json; AlbertError if there is no model fine-tuned for the task `name`."""
         self.check_model()
         path = self.file(TASK_FILE)
         values = files.read_object(path, "task description")
@@ -263,9 +251,7 @@ class RunFolder:
 
 
 def find_checkpoint(path: str) -> str:
-    """Returns the name of the checkpoint to read.
-
-    The checkpoint is not opened, so it may be damaged.
+    """Returns the name of the checkpoint to read, which may be damaged: it is not opened.
 
     Args:
       path: an output directory, which means its best weights or else its newest checkpoint; a
@@ -342,8 +328,7 @@ def _files(folder: str, name: str) -> list[re.Match[str]]:
 def _newest_listed(folder: str) -> str:
     """Returns the newest name in TensorFlow's list of the checkpoints in a folder; "" without it.
 
-    Names in the list may be absolute, from where the folder was when it was written; only their
-    last part is used.
+    The list may have absolute names, from where the folder was; their last part is used.
     """
     path = os.path.join(folder, CHECKPOINT_LIST)
     if not exists(path) or isdir(path):

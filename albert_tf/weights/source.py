@@ -72,8 +72,7 @@ class Source(abc.ABC):
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Returns the tokenizer beside the weights, None if there is none.
 
-        Args:
-          lower_case: see Tokenizer.from_file; None for the source's own setting.
+        `lower_case` is that of Tokenizer.from_file; None for the source's own setting.
         """
         path = self._find_vocabulary()
         return Tokenizer.from_file(path, lower_case) if path else None
