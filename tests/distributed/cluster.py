@@ -41,30 +41,17 @@ class Cluster:
     """Starts a Python command as every worker of a cluster; on leaving, kills those that run.
 
     Args:
-      command: a script, relative to the repository's root, and its arguments, in which {worker}
-        stands for the worker's index.
+      command: a script, relative to the repository's root, and its arguments.
       folder: for the workers' outputs, stdout-<index> and stderr-<index>.
       workers: their number; a single one gets no TF_CONFIG.
-      variables: further environment variables.
-
-    Attributes:
-      processes: the workers, in the order of their indices.
-
-    Example:
-      with Cluster(["run_pretraining.py", "--strategy=multi_worker", ...], tmp_path) as cluster:
-          cluster.processes[1].send_signal(signal.SIGTERM)
-          exits = cluster.wait()
     """
 
-    def __init__(
-        self, command: Sequence[object], folder: Path, workers: int = 2, **variables: str
-    ) -> None:
+    def __init__(self, command: Sequence[object], folder: Path, workers: int = 2) -> None:
         hosts = [f"localhost:{port}" for port in free_ports(workers)]
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self.processes: list[subprocess.Popen] = []
         for index in range(workers):
-            task = {"type": "worker", "index": index}
             environment = {
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
@@ -74,17 +61,15 @@ class Cluster:
                 # The workers share the machine's cores.
                 "OMP_NUM_THREADS": "1",
                 "TF_NUM_INTRAOP_THREADS": "1",
-                **variables,
             }
             environment.pop("TF_CONFIG", None)
             if workers > 1:
-                cluster = {"cluster": {"worker": hosts}, "task": task}
-                environment["TF_CONFIG"] = json.dumps(cluster)
-            arguments = [str(part).replace("{worker}", str(index)) for part in command]
+                task = {"type": "worker", "index": index}
+                environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": hosts}, "task": task})
             stdout, stderr = self._path("stdout", index), self._path("stderr", index)
             with open(stdout, "w") as out, open(stderr, "w") as err:
                 process = subprocess.Popen(
-                    [sys.executable, *arguments],
+                    [sys.executable, *map(str, command)],
                     cwd=ROOT,
                     env=environment,
                     stdin=subprocess.DEVNULL,
@@ -103,26 +88,18 @@ class Cluster:
     def _path(self, stream: str, index: int) -> Path:
         return self._folder / f"{stream}-{index}"
 
-    def stdout(self, index: int) -> str:
-        """Returns what a worker has printed so far."""
-        return self._path("stdout", index).read_text(errors="replace")
-
-    def stderr(self, index: int) -> str:
-        """Returns what a worker has written to its standard error so far."""
-        return self._path("stderr", index).read_text(errors="replace")
+    def output(self, index: int, stream: str = "stderr") -> str:
+        """Returns what a worker has written to a stream so far."""
+        return self._path(stream, index).read_text(errors="replace")
 
     def wait_for(self, pattern: str, index: int = 0, stream: str = "stderr") -> None:
         """Waits until an output of a worker, which must be running, has a match of a pattern."""
-        while not re.search(pattern, self._path(stream, index).read_text(), re.M):
+        while not re.search(pattern, self.output(index, stream), re.M):
             assert self.processes[index].poll() is None, self._ends()
             time.sleep(0.05)
 
     def wait(self, timeout: float = 240.0, grace: float = 30.0) -> list[Exit]:
-        """Waits until all have ended; once one has failed the others get `grace` seconds.
-
-        Raises:
-          TimeoutError: they run for longer than `timeout` seconds; they are killed.
-        """
+        """Waits until all have ended; once one has failed the others get `grace` seconds."""
         end = time.monotonic() + timeout
         failed = False
         while any(process.poll() is None for process in self.processes):
@@ -135,17 +112,12 @@ class Cluster:
                 raise TimeoutError(f"still running after {timeout:g} s\n{self._ends()}")
             time.sleep(0.05)
         return [
-            Exit(process.returncode, self.stdout(i), self.stderr(i))
+            Exit(process.returncode, self.output(i, "stdout"), self.output(i))
             for i, process in enumerate(self.processes)
         ]
 
     def run(self, timeout: float = 240.0) -> list[Exit]:
-        """Waits until all have ended.
-
-        Raises:
-          AssertionError: one has failed; the error quotes its outputs.
-          TimeoutError: as in `wait`.
-        """
+        """Waits until all have ended, and none has failed."""
         with self:
             exits = self.wait(timeout)
             if any(done.returncode for done in exits):
@@ -163,7 +135,8 @@ class Cluster:
     def _ends(self) -> str:
         """The last lines of all outputs."""
         return "\n".join(
-            f"--- worker {i}, {name}, exit status {process.poll()}:\n{text[-2000:]}"
+            f"--- worker {i}, {stream}, exit status {process.poll()}:\n"
+            f"{self.output(i, stream)[-2000:]}"
             for i, process in enumerate(self.processes)
-            for name, text in (("stdout", self.stdout(i)), ("stderr", self.stderr(i)))
+            for stream in ("stdout", "stderr")
         )

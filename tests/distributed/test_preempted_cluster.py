@@ -116,7 +116,7 @@ def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
             if rng.random() < 0.5:
                 cluster.processes[rng.randrange(2)].kill()
                 cluster.wait(grace=120)
-            resumed += "Resuming" in cluster.stdout(0)
+            resumed += "Resuming" in cluster.output(0, "stdout")
     Cluster(command(folder, **values), tmp_path / "logs-last").run()
     assert not list(folder.glob("*.tmp-*"))
     compared = assert_same_weights(whole, folder)
@@ -134,7 +134,7 @@ def test_a_signal_ends_a_worker_that_waits_for_its_peer(tmp_path, number):
         cluster.wait_for("Waiting for localhost:")
         cluster.processes[0].send_signal(number)
         assert cluster.processes[0].wait(60) == 128 + number
-        assert cluster.stderr(0).endswith(f"Stopped by {number.name}.\n")
+        assert cluster.output(0).endswith(f"Stopped by {number.name}.\n")
 
 
 def assert_lost_its_peer(done):

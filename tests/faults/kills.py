@@ -62,27 +62,14 @@ class Figures:
 
 
 class Series:
-    """Kills one configuration.
-
-    Args:
-      configuration: the command.
-      server: runs it.
-      data: folder of the data.
-      folder: for the outputs and logs.
-      seed: of the random moments of the kills.
-    """
+    """Kills one configuration at random moments; `data` and `folder` are for inputs and outputs."""
 
     def __init__(
-        self,
-        configuration: Configuration,
-        server: ScriptServer,
-        data: Path,
-        folder: Path,
-        seed: int,
+        self, configuration: Configuration, server: ScriptServer, data: Path, folder: Path
     ) -> None:
         self._configuration, self._server = configuration, server
         self._data, self._folder = data, folder
-        self._rng = random.Random(f"{configuration.name} {seed}")
+        self._rng = random.Random(f"{configuration.name} 0")
         self.figures = Figures()
 
     @property
@@ -145,10 +132,7 @@ class Series:
 
 
 def changes(folder: Path, number: int, which: Callable[[set[str]], set[str]]) -> Callable[[], bool]:
-    """Returns a function that tests whether `number` new names have appeared in a folder.
-
-    `which` selects the names that count.
-    """
+    """Tests, when called, whether `number` new names that `which` selects are in a folder."""
     seen, count = which(names_in(folder)), 0
 
     def reached() -> bool:

@@ -17,12 +17,7 @@ CLOCK = ("examples_per_second", "tokens_per_second", "input_wait_share")
 
 @dataclasses.dataclass
 class Comparison:
-    """The result of a comparison.
-
-    Attributes:
-      compared: number of bytes of tensors and files.
-      differences: one line each.
-    """
+    """The number of bytes that were compared, and a line for each difference."""
 
     compared: int = 0
     differences: list[str] = dataclasses.field(default_factory=list)

@@ -25,7 +25,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def survive(script_server, data, tmp_path):
     def survive(name, kills):
-        series = Series(CONFIGURATIONS[name], script_server, data, tmp_path, seed=0)
+        series = Series(CONFIGURATIONS[name], script_server, data, tmp_path)
         figures = series.run(kills)
         print(figures.line(name))
         assert not figures.differences

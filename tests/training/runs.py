@@ -25,16 +25,7 @@ class InterruptedRunError(Exception):
 
 
 def make_run(paths, folder, config=TINY_CONFIG, task=PretrainingTask, steps=STEPS, **values):
-    """Returns an Estimator, a TrainSpec and the RecordSource.
-
-    Args:
-      paths: of the records.
-      folder: the output directory.
-      config: of the model.
-      task: makes the task from the configuration and the source.
-      steps: of the TrainSpec.
-      **values: fields of RunConfig.
-    """
+    """Returns an Estimator, a TrainSpec and the RecordSource; `values` are of RunConfig."""
     source = open_records(",".join(paths), config)
     settings = {
         "output_dir": str(folder),
