@@ -54,12 +54,11 @@ class MetricsLog:
         try:
             with files.space_for(place):
                 self._append(json.dumps(entry).encode() + b"\n")
+                self._write_events(step, split, values)
         except tf.errors.OpError as error:
             raise AlbertError(
                 f"Cannot write {place} ({first_line(error)}). Was the folder deleted?"
             ) from error
-        with files.space_for(f"the metrics of step {step}, in {self._events}"):
-            self._write_events(step, split, values)
 
     def _append(self, line: bytes) -> None:
         try:

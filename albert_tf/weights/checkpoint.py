@@ -168,10 +168,10 @@ def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:
     ours = [k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)]
     if ours:
         # Object-based checkpoints escape "/" in names as ".S" and "." as "..".
-        names = (k[len(_WEIGHTS) : -len(_VALUE)] for k in ours)
+        names = (k.removeprefix(_WEIGHTS).removesuffix(_VALUE) for k in ours)
         return {n.replace(".S", "/").replace("..", "."): k for n, k in zip(names, ours)}
     weights = [k for k in keys if not k.endswith(_TF1_STATE) and not k.startswith("_CHECKPOINT")]
-    return {k[len(_HUB_SCOPE) :] if k.startswith(_HUB_SCOPE) else k: k for k in weights}
+    return {k.removeprefix(_HUB_SCOPE): k for k in weights}
 
 
 def write_tf1(

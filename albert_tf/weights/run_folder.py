@@ -272,13 +272,13 @@ def find_checkpoint(path: str) -> str:
         name = _newest_listed(folder)
         if name and exists(os.path.join(folder, f"{name}.index")):
             return os.path.join(folder, name)
-    names = [name[: -len(".index")] for name in listdir(path) if name.endswith(".index")]
-    if len(names) == 1:
-        return os.path.join(path, names[0])
-    if names:
+    names = [name.removesuffix(".index") for name in listdir(path) if name.endswith(".index")]
+    if len(names) > 1:
         listed = ", ".join(names)
         raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
-    raise no_model(path)
+    if not names:
+        raise no_model(path)
+    return os.path.join(path, names[0])
 
 
 def has_checkpoint(path: str) -> bool:

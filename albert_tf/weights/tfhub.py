@@ -115,11 +115,11 @@ class SavedModelSource(TensorFlowSource):
 def _official_name(name: str) -> str:
     """Returns the official name of a TF Model Garden variable; other names unchanged."""
     if name.startswith("bert/cls/"):  # Its pretraining model puts a scope around its head.
-        name = name[len("bert/") :]
+        name = name.removeprefix("bert/")
     module, _, variable = name.rpartition("/")
-    if name in _MODEL_GARDEN:
-        return _MODEL_GARDEN[name]
-    return f"{_MODEL_GARDEN[module]}/{variable}" if module in _MODEL_GARDEN else name
+    if module in _MODEL_GARDEN:
+        return f"{_MODEL_GARDEN[module]}/{variable}"
+    return _MODEL_GARDEN.get(name, name)
 
 
 def _without_heads(name: str, shape: list[int]) -> list[int]:
