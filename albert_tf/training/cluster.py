@@ -93,12 +93,10 @@ def _split(address: str) -> tuple[str, int]:
 
 def _listen(address: str) -> socket.socket:
     """Opens the port of an address on all interfaces, as TensorFlow does."""
-    place = "", _split(address)[1]
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        if socket.has_dualstack_ipv6():
-            server = socket.create_server(place, family=socket.AF_INET6, dualstack_ipv6=True)
-        else:
-            server = socket.create_server(place)
+        server = socket.create_server(("", _split(address)[1]), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise AlbertError(
             f"The port of this worker's address in TF_CONFIG, {address}, cannot be opened "
@@ -155,12 +153,7 @@ def _check_unused() -> None:
 
 def is_chief(strategy: tf.distribute.Strategy | None) -> bool:
     """Returns whether this process writes files: the first worker, or the only process."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return True
-    resolver = strategy.cluster_resolver
-    return resolver.task_type == "chief" or (
-        resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
-    )
+    return strategy is None or strategy.extended.should_checkpoint
 
 
 def cluster_max(strategy: tf.distribute.Strategy | None, value: int) -> int:

@@ -161,8 +161,7 @@ class TrainingRun:
             self.estimator.warn_of_slow_precision()
             self.folder.claim(self.record, self.task.save_files)
         if known:
-            self.store.restore_best()
-            self._check_best(0)
+            self._restore_best(0)
         return 0
 
     def _resume(self) -> int:
@@ -173,14 +172,14 @@ class TrainingRun:
         what = f"the step of the newest checkpoint in {self.folder}"
         check_same_everywhere(self.strategy, step, what)
         self.store.set_aside(damaged)  # All processes have read them.
-        self.store.restore_best()
-        self._check_best(step)
+        self._restore_best(step)
         self.store.tidy()
         log.info(f"Resuming {self.folder} at step {step}.")
         return step
 
-    def _check_best(self, step: int) -> None:
+    def _restore_best(self, step: int) -> None:
         """Raises AlbertError if best weights would be used instead of those still to be trained."""
+        self.store.restore_best()
         best = self.store.best
         if best and self.eval_spec is None and step < self.train_spec.max_steps:
             raise AlbertError(
