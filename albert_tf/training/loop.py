@@ -29,6 +29,7 @@ from albert_tf.training.task import Batch, Task
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
+_fold_in = tf.random.experimental.stateless_fold_in
 
 
 def distribute(
@@ -185,18 +186,14 @@ class TrainLoop:
         rows = self._config.train_batch_size // replica.num_replicas_in_sync
         # On several machines, batches from the iterator have no static number of rows.
         batch = {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in batch.items()}
-        step = self._optimizer.iterations
         counts = {
             "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
             "positions": tf.cast(tf.size(batch["input_mask"]), tf.float32),
         }
         weights, counts = _sum_over_replicas((self._task.weights(batch), counts))
-        seed = tf.random.experimental.stateless_fold_in(
-            tf.constant([self._config.seed, 1], tf.int32), tf.cast(step, tf.int32)
-        )
-        seed = tf.random.experimental.stateless_fold_in(
-            seed, tf.cast(replica.replica_id_in_sync_group, tf.int32)
-        )
+        seed = tf.constant([self._config.seed, 1], tf.int32)
+        for number in (self._optimizer.iterations, replica.replica_id_in_sync_group):
+            seed = _fold_in(seed, tf.cast(number, tf.int32))
         gradients, sums = self._accumulate(batch, weights, seed, layers)
         if not gradients:
             raise AlbertError(
@@ -235,7 +232,7 @@ class TrainLoop:
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, totals: Any) -> tuple[tf.Tensor, Any]:
-            part_seed = tf.random.experimental.stateless_fold_in(seed, i)
+            part_seed = _fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
             more = part_gradients(mode, part, weights, part_seed, layers)
             return i + 1, tf.nest.map_structure(tf.add, totals, more)

@@ -25,7 +25,6 @@ from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_id, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
-from albert_tf.training.task import trainable_weights
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BEST
 
@@ -65,7 +64,8 @@ class TrainingRun:
         if eval_spec:
             estimator.check_input(eval_spec.input_fn)
         self.weights = estimator.model.named_weights()
-        trained = trainable_weights(estimator.model)
+        frozen = {variable.ref() for variable in estimator.model.non_trainable_weights}
+        trained = {name: v for name, v in self.weights.items() if v.ref() not in frozen}
         self.frozen = [name for name in self.weights if name not in trained]
         self.record = run_record(config, self.task, train_spec, self.frozen)
         self.divergence = DivergenceCheck(config, train_spec.max_steps, self.folder.checkpoints)

@@ -116,10 +116,3 @@ class Task(abc.ABC):
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the task's part of a progress line: a few short numbers from `means`."""
         return f"loss {means['loss']:.4f}"
-
-
-def trainable_weights(model: keras.Model) -> dict[str, tf.Variable]:
-    """Returns the `named_weights()` of layers that are not frozen."""
-    frozen = {variable.ref() for variable in model.non_trainable_weights}
-    named = model.named_weights()
-    return {name: variable for name, variable in named.items() if variable.ref() not in frozen}
