@@ -190,7 +190,7 @@ class RunMonitor:
             )
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """See `MetricsLog.write`."""
+        """Writes an entry; see `MetricsLog.write`."""
         if self._log:
             self._log.write(step, split, values)
 

@@ -94,7 +94,7 @@ class TrainingRun:
         self.stop = 0
 
     def run(self) -> dict[str, float] | None:
-        """See `Estimator.train_and_evaluate`."""
+        """Trains to the end; see `Estimator.train_and_evaluate`."""
         known = is_in(self.folder, self.record)
         resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
         with contextlib.ExitStack() as stack:
