@@ -37,26 +37,15 @@ MODEL = tiny_config(len(PIECES), initializer_range=0.2, max_position_embeddings=
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Something to do with a task.
+    """Something to do with a task; see open_small_task about `task` and `examples`."""
 
-    Attributes:
-      name: of the job, and of the run's folder.
-      task: see open_small_task.
-      examples: likewise.
-      steps: to train; 0: do not train.
-      batches_from: steps from which to look at `steps` training batches, instead of training.
-      eval_sizes: batch sizes to predict all examples with.
-      checkpoint: folder of the weights to predict with; None: the run's own.
-      config: fields of RunConfig.
-    """
-
-    name: str
+    name: str  # Of the run's folder, too.
     task: str
     examples: int = 16
-    steps: int = 0
-    batches_from: tuple[int, ...] = ()
-    eval_sizes: tuple[int, ...] = ()
-    checkpoint: str | None = None
+    steps: int = 0  # To train; 0: do not train.
+    batches_from: tuple[int, ...] = ()  # Look at `steps` batches from there on, without training.
+    eval_sizes: tuple[int, ...] = ()  # Batch sizes to predict all examples with.
+    checkpoint: str | None = None  # Folder of the weights to predict with; None: the run's own.
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

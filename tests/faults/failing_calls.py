@@ -53,11 +53,7 @@ class FailingCalls:
 
 @contextlib.contextmanager
 def server_with_failing_calls(folder: Path) -> Iterator[tuple[ScriptServer, FailingCalls]]:
-    """Starts a server whose programs' calls fail; needs a C compiler.
-
-    Args:
-      folder: for the library.
-    """
+    """Starts a server whose programs' calls fail; compiles the library for it in `folder`."""
     library, control = folder / "failing_calls.so", folder / "control"
     compiler = shutil.which("cc")
     source = Path(__file__).with_suffix(".c")

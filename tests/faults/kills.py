@@ -26,21 +26,13 @@ _TEMPORARY = re.compile(r"\.tmp|_temp|\.tempstate")
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """A command to kill.
-
-    Attributes:
-      name: of the configuration.
-      script: the module to run.
-      arguments: of the script, given the folder of the data and the output folder.
-      folders: folders below the output folder to which the script writes most of the time.
-      cpus: logical CPU devices.
-    """
+    """A command to kill."""
 
     name: str
-    script: str
-    arguments: Callable[[Path, Path], Sequence[str]]
-    folders: Sequence[str] = ("checkpoints",)
-    cpus: int = 1
+    script: str  # The module to run.
+    arguments: Callable[[Path, Path], Sequence[str]]  # Given the folders of the data and outputs.
+    folders: Sequence[str] = ("checkpoints",)  # Where the script writes most, in the outputs.
+    cpus: int = 1  # Logical devices.
 
 
 @dataclasses.dataclass

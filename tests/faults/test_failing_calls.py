@@ -78,10 +78,7 @@ def step(name):
 class Attempts:
     """Runs a command whose calls fail, and looks at what it leaves.
 
-    Attributes:
-      statuses: exit statuses so far.
-      calls: number of calls of the last run.
-      reference: folder of the run without failing calls.
+    `statuses` are all exit statuses so far, `calls` is the number of calls of the last run.
     """
 
     def __init__(self, server, data, folder, configuration):
