@@ -39,12 +39,6 @@ def chain(start, tmp_path, *formats):
     return folders
 
 
-def tiny_pretrainer(vocab_size=9, **changes):
-    return AlbertPretrainer(
-        tiny_config(vocab_size, **{"embedding_size": 4, "hidden_size": 8, **changes})
-    )
-
-
 @pytest.mark.parametrize("to", ["tf2", "hf"])
 def test_the_script_reports_a_missing_vocabulary(to, tf1_tiny, release, tmp_path, run_script):
     for source, has_vocabulary in ((release, True), (tf1_tiny, False)):
@@ -98,7 +92,7 @@ def test_our_output_is_the_same_for_the_same_input(to, release, tmp_path):
 
 
 def test_a_model_that_shares_nothing_becomes_groups(tmp_path):
-    model = tiny_pretrainer(num_hidden_layers=3, parameter_sharing="none")
+    model = AlbertPretrainer(tiny_config(9, num_hidden_layers=3, parameter_sharing="none"))
     loaded = albert_tf.load_pretrained(write_model(tmp_path, model, write_tf1))
     assert loaded.config.num_hidden_groups == 3
     batch = {"input_word_ids": tf.constant([[1, 2, 3]])}

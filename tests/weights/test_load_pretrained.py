@@ -28,19 +28,6 @@ def log_probs(mlm_logits):
     return tf.nn.log_softmax(tf.reshape(mlm_logits, [12, 120]))
 
 
-def save(folder, weights, config):
-    """A TF1 checkpoint with just these arrays."""
-    folder.mkdir()
-    config.to_json(str(folder / "albert_config.json"))
-    tf.raw_ops.SaveV2(
-        prefix=str(folder / "model.ckpt"),
-        tensor_names=list(weights),
-        shape_and_slices=[""] * len(weights),
-        tensors=list(weights.values()),
-    )
-    return str(folder)
-
-
 @pytest.mark.golden
 @pytest.mark.parametrize("form", ["folder", "name", "archive"])
 def test_the_tf1_release_has_its_own_outputs(form, tf1_tiny, tf1_archive):
@@ -80,7 +67,8 @@ def test_every_variable_that_does_not_fit_is_listed(grouped, tmp_path):
     del weights[lost]
     weights["bert/pooler/dense/bias"] = np.zeros(9, np.float32)
     weights["bert/encoder/transformer/group_2/inner_group_0/LayerNorm/beta"] = np.zeros(8)
-    path = save(tmp_path / "odd", weights, grouped.config)
+    path = str(tmp_path / "odd")
+    write_tf1(path, grouped.config, None, weights)
     with pytest.raises(AlbertError) as error:
         albert_tf.load_pretrained(path)
     for name in (
@@ -95,7 +83,7 @@ def test_every_variable_that_does_not_fit_is_listed(grouped, tmp_path):
 
 def test_a_fine_tuned_model_is_loaded_in_part_only_if_asked_for(grouped, tmp_path):
     classifier = AlbertClassifier(grouped.config, 3)
-    path = save(tmp_path / "tuned", weights_of(classifier), grouped.config)
+    path = write_model(tmp_path / "tuned", classifier, write_tf1)
     with pytest.raises(AlbertError, match=r"cls/seq_relationship/output_bias.*output_weights"):
         albert_tf.load_pretrained(path)
     with pytest.warns(UserWarning, match="loaded in part"):
