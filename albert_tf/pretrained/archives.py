@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
-import fcntl
 import functools
 import http.client
 import os
@@ -23,7 +21,7 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.io import files, removal, storage
+from albert_tf.io import files, storage
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 
@@ -41,35 +39,22 @@ _MAX_HEADER_BYTES = 1 << 20
 def download(url: str, path: str) -> str:
     """Downloads a file unless it is there, prints its size and SHA-256, and returns `path`.
 
-    The file gets its name when it is complete. If the connection breaks, the rest is asked for. Of
-    several processes that call this at once, one downloads and the others wait.
+    The file gets its name when it is complete. If the connection breaks, the rest is asked for.
 
     Args:
       url: an address that urllib can open.
       path: where the file is kept, on the local file system.
 
     Raises:
-      AlbertError: the server cannot be reached or has no such file.
+      AlbertError: the server cannot be reached or has no such file, or no file can be written.
       StoppedError: there is no space left.
     """
     if os.path.exists(path):
         return path
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    part = f"{path}.part"
-    # What a killed process has left is overwritten; a link is not followed.
-    try:
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise AlbertError(f"{part} cannot be written ({first_line(error)}).") from error
-    with files.space_for(path), os.fdopen(descriptor, "r+b") as f:
-        with contextlib.suppress(OSError):  # Some mounts have no locks.
-            fcntl.flock(f, fcntl.LOCK_EX)
-        if os.path.exists(path):  # Another process has just completed it.
-            removal.remove_files(os.path.dirname(part), [os.path.basename(part)])
-            return path
+    files.check_output_folder(os.path.dirname(path))
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as f:
         _receive_all(url, f, path)
         os.fsync(f.fileno())
-        os.rename(part, path)
     size, digest = os.path.getsize(path), files.sha256(path)
     log.warning(f"Downloaded {url}: {size:,} bytes, SHA-256 {digest}. It is kept as {path}.")
     return path
@@ -77,7 +62,6 @@ def download(url: str, path: str) -> str:
 
 def _receive_all(url: str, f: BinaryIO, path: str) -> None:
     """Asks for a file, and for the rest where the connection breaks, until it is there."""
-    f.truncate()
     version, failures, farthest = "", 0, 0
     while True:
         # A weak tag may belong to other bytes.
@@ -147,18 +131,16 @@ def _unpack(path: str, length: int, modified_nanoseconds: int) -> str:
     temporary = tempfile.TemporaryDirectory(prefix="albert_tf-")
     # Errors that name the files name the archive.
     folder = os.path.join(temporary.name, os.path.basename(path))
-    with contextlib.ExitStack() as stack:
-        stack.callback(temporary.cleanup)
-        try:
-            with files.space_for(f"the files of {path}"), storage.gfile().GFile(path, "rb") as f:
-                _extract(path, f, folder, max(_MAX_SMALL_BYTES, _MAX_RATIO * length))
-        except AlbertError:
+    try:
+        with files.space_for(f"the files of {path}"), storage.gfile().GFile(path, "rb") as f:
+            _extract(path, f, folder, max(_MAX_SMALL_BYTES, _MAX_RATIO * length))
+    except BaseException as error:
+        temporary.cleanup()
+        if isinstance(error, AlbertError) or not isinstance(error, Exception):
             raise
-        except Exception as error:  # The libraries raise errors of many types.
-            # The whole message of the system's errors names the temporary folder.
-            reason = getattr(error, "strerror", None) or first_line(error)
-            raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
-        stack.pop_all()
+        # The libraries raise errors of many types, and those of the system name the folder.
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
     atexit.register(temporary.cleanup)
     while len(names := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{names[0]}"):
         folder = os.path.join(folder, names[0])

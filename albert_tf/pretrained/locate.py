@@ -124,21 +124,17 @@ def _fetch(url: str) -> str:
     if not url.startswith(_WEB):
         raise AlbertError(f"What {url} sends can be changed on its way; give an https:// address.")
     name = os.path.basename(url.partition("?")[0])
-    if not name.endswith(ARCHIVES):
-        return _resolve_handle(url)
-    cache = os.path.expanduser(os.environ.get(CACHE_VARIABLE) or "~/.cache/albert_tf")
-    # Other archives may have the same name.
-    return download(url, os.path.join(cache, hashlib.sha256(url.encode()).hexdigest()[:16], name))
-
-
-def _resolve_handle(handle: str) -> str:
-    """Returns the folder of a module, which TF-Hub's library downloads unless it is cached."""
+    if name.endswith(ARCHIVES):
+        cache = os.path.expanduser(os.environ.get(CACHE_VARIABLE) or "~/.cache/albert_tf")
+        # Other archives may have the same name.
+        folder = hashlib.sha256(url.encode()).hexdigest()[:16]
+        return download(url, os.path.join(cache, folder, name))
     try:
         import tensorflow_hub  # It fails if setuptools is too new.
 
-        return tensorflow_hub.resolve(handle)
+        return tensorflow_hub.resolve(url)  # Downloads the module unless it is cached.
     except Exception as error:  # Network, HTTP and archives have no common type of error.
         raise AlbertError(
-            f"Cannot get {handle} from TF-Hub ({first_line(error)}); download it yourself, and "
+            f"Cannot get {url} from TF-Hub ({first_line(error)}); download it yourself, and "
             "give the path of the file."
         ) from error

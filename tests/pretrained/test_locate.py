@@ -13,20 +13,16 @@ from pathlib import Path
 
 import pytest
 
-import run_classifier
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.huggingface import hub
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import locate
-from albert_tf.tasks import flags as shared
-from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.load import open_source
 from albert_tf.weights.pretrained_model import load_pretrained
 from tests.support.builders import vocabulary
 from tests.support.releases import write_release
-from tests.support.script_flags import parsed_flags
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -171,13 +167,6 @@ def test_a_folder_without_a_vocabulary_is_one_sentence(tmp_path):
         AlbertError, match=rf"{tmp_path} has no vocabulary \(tokenizer.json, \*.mod"
     ):
         Tokenizer.from_file(str(tmp_path))
-
-
-def test_a_runner_takes_configuration_and_vocabulary_of_a_name(released, tmp_path):
-    given = ("--do_train", "--init_checkpoint=albert_base_v2", f"--output_dir={tmp_path}/out")
-    with parsed_flags(run_classifier.define_flags, *given):
-        task, _ = shared.open_task(TextClassificationTask, "custom", {"labels": ("a", "b")})
-    assert (task.config.hidden_size, task.tokenizer.vocab_size) == (32, 120)
 
 
 def test_an_export_of_a_name_is_described_by_it(released, capsys):
