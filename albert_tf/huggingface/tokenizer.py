@@ -69,10 +69,8 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
       AlbertError: one of the files cannot be read, or a setting is not true, false or null.
     """
     options: dict[str, Any] = {}
-    name, options_file = (
-        os.path.basename(path),
-        os.path.join(os.path.dirname(path), TOKENIZER_CONFIG),
-    )
+    folder, name = os.path.split(path)
+    options_file = os.path.join(folder, TOKENIZER_CONFIG)
     if name in VOCABULARY_FILES and files.exists(options_file):
         options = files.read_object(options_file, "tokenizer configuration")
     lower_case, keep, strip = map(options.get, ("do_lower_case", "keep_accents", "strip_accents"))
@@ -83,9 +81,8 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
         )
     if path.endswith(".model"):
         strip = not keep
-    return VocabularyFile(
-        name, files.read_bytes(path, "vocabulary"), lower_case is not False, strip
-    )
+    data = files.read_bytes(path, "vocabulary")
+    return VocabularyFile(name, data, lower_case is not False, strip)
 
 
 def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:

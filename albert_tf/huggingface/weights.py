@@ -8,6 +8,7 @@ read with PyTorch's weights-only loading or not at all.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ _COPIES = {
     "predictions.bias": "predictions.decoder.bias",
 }
 _CONSTANTS = ("albert.embeddings.position_ids", "embeddings.position_ids")
+#: The dense layer from width E to H, which Hugging Face also has for E = H.
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 # Hugging Face's names by official name: a table, not a rule, so that names are never guessed.
 _TABLES = {
     "bert/embeddings/word_embeddings": "albert.embeddings.word_embeddings.weight",
@@ -50,28 +53,22 @@ _TABLES = {
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
 }
-#: The dense layer from width E to H, which Hugging Face also has for E = H.
-_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-_DENSE = {
+_LAYERS = {
     "bert/encoder/embedding_hidden_mapping_in": _PROJECTION,
     "bert/pooler/dense": "albert.pooler",
     "cls/predictions/transform/dense": "predictions.dense",
-}
-_NORMS = {
     "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
     "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
 }
-_GROUP = "bert/encoder/transformer/group_{}/inner_group_{}"
-_THEIR_GROUP = "albert.encoder.albert_layer_groups.{}.albert_layers.{}"
-_GROUP_DENSE = {
+_GROUP = "bert/encoder/transformer/group_{}/inner_group_{}/"
+_THEIR_GROUP = "albert.encoder.albert_layer_groups.{}.albert_layers.{}."
+_GROUP_LAYERS = {
     "attention_1/self/query": "attention.query",
     "attention_1/self/key": "attention.key",
     "attention_1/self/value": "attention.value",
     "attention_1/output/dense": "attention.dense",
     "ffn_1/intermediate/dense": "ffn",
     "ffn_1/intermediate/output/dense": "ffn_output",
-}
-_GROUP_NORMS = {
     "LayerNorm": "attention.LayerNorm",
     "LayerNorm_1": "full_layer_layer_norm",
 }
@@ -82,21 +79,18 @@ def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
 
     With each is whether it stores the transpose.
     """
-    dense, norms = dict(_DENSE), dict(_NORMS)
+    layers = dict(_LAYERS)
     if config.embedding_size == config.hidden_size:
-        del dense["bert/encoder/embedding_hidden_mapping_in"]
-    for group in range(config.num_hidden_groups):
-        for inner in range(config.inner_group_num):
-            ours, theirs = _GROUP.format(group, inner), _THEIR_GROUP.format(group, inner)
-            dense.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_DENSE.items()})
-            norms.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_NORMS.items()})
+        del layers["bert/encoder/embedding_hidden_mapping_in"]
+    for place in itertools.product(range(config.num_hidden_groups), range(config.inner_group_num)):
+        ours, theirs = _GROUP.format(*place), _THEIR_GROUP.format(*place)
+        layers.update({ours + k: theirs + v for k, v in _GROUP_LAYERS.items()})
     names = {ours: (theirs, False) for ours, theirs in _TABLES.items()}
-    for ours, theirs in dense.items():
-        names[f"{ours}/kernel"] = f"{theirs}.weight", True
-        names[f"{ours}/bias"] = f"{theirs}.bias", False
-    for ours, theirs in norms.items():
-        names[f"{ours}/gamma"] = f"{theirs}.weight", False
-        names[f"{ours}/beta"] = f"{theirs}.bias", False
+    for ours, theirs in layers.items():
+        is_dense = "LayerNorm" not in ours
+        weight, bias = ("kernel", "bias") if is_dense else ("gamma", "beta")
+        names[f"{ours}/{weight}"] = f"{theirs}.weight", is_dense
+        names[f"{ours}/{bias}"] = f"{theirs}.bias", False
     return names
 
 
