@@ -12,10 +12,10 @@ import dataclasses
 import functools
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def _combining_candidates() -> re.Pattern[str]:
     """Returns a pattern for the basic plane's combining characters and for all other planes.
 
@@ -45,7 +45,10 @@ def normalize(text: str, lower_case: bool, strip_accents: bool) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class AlignedText:
-    """A normalized text; its i-th character stands for the original span [starts[i], ends[i])."""
+    """A normalized text; its i-th character stands for the original span [starts[i], ends[i]).
+
+    Neither list ever decreases.
+    """
 
     text: str
     starts: list[int]
@@ -63,16 +66,10 @@ class AlignedText:
     def collapse_whitespace(self) -> AlignedText:
         """Does " ".join(text.split()); each space stands for the first one of its run."""
         sources: list[int] = []
-        pending_space = -1
-        for i, character in enumerate(self.text):
-            if character.isspace():
-                if pending_space < 0:
-                    pending_space = i
-                continue
-            if pending_space >= 0 and sources:
-                sources.append(pending_space)
-            pending_space = -1
-            sources.append(i)
+        for word in re.finditer(r"\S+", self.text):
+            if sources:
+                sources.append(sources[-1] + 1)
+            sources += range(*word.span())
         return self._select(" ".join(self.text.split()), sources)
 
     def decompose(self, form: str) -> AlignedText:
@@ -89,17 +86,10 @@ class AlignedText:
 
     def drop(self, is_dropped: Callable[[str], object]) -> AlignedText:
         """Drops some characters; their spans go to the characters before them."""
-        characters: list[str] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for character, start, end in zip(self.text, self.starts, self.ends):
-            if not is_dropped(character):
-                characters.append(character)
-                starts.append(start)
-                ends.append(end)
-            elif ends:
-                ends[-1] = max(ends[-1], end)
-        return AlignedText("".join(characters), starts, ends)
+        kept = [i for i, character in enumerate(self.text) if not is_dropped(character)]
+        starts = [self.starts[i] for i in kept]
+        ends = [self.ends[j - 1] for _, j in zip(kept, [*kept[1:], len(self.text)])]
+        return AlignedText("".join([self.text[i] for i in kept]), starts, ends)
 
     def drop_combining(self) -> AlignedText:
         """Drops combining characters."""
@@ -110,9 +100,8 @@ class AlignedText:
         lowered = self.text.lower()
         if len(lowered) == len(self.text):
             return AlignedText(lowered, self.starts, self.ends)
-        return self._select(
-            lowered, [i for i, character in enumerate(self.text) for _ in character.lower()]
-        )
+        sources = [i for i, character in enumerate(self.text) for _ in character.lower()]
+        return self._select(lowered, sources)
 
     def normalize(self, lower_case: bool, strip_accents: bool) -> AlignedText:
         """Does the same as the function `normalize`."""
@@ -121,10 +110,18 @@ class AlignedText:
             aligned = aligned.drop_combining()
         return aligned.lower() if lower_case else aligned
 
-    def span(self, begin: int, end: int) -> tuple[int, int]:
+    def offsets(
+        self, pieces: Iterable[tuple[int, int, int]]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Turns pieces (id, begin and end in this text) into ids, and original starts and ends."""
+        pieces = list(pieces)
+        spans = [self._span(begin, end) for _, begin, end in pieces]
+        return [i for i, _, _ in pieces], [start for start, _ in spans], [end for _, end in spans]
+
+    def _span(self, begin: int, end: int) -> tuple[int, int]:
         """Returns the original span of text[begin:end]; if begin == end, one before text[begin]."""
         if begin < end:
-            return self.starts[begin], max(self.ends[begin:end])
-        position = self.starts[begin] if begin < len(self.text) else max(self.ends, default=0)
+            return self.starts[begin], self.ends[end - 1]
+        position = self.starts[begin] if begin < len(self.text) else max(self.ends[-1:], default=0)
         # Between two parts of one character it is not empty, so that spans never go backwards.
         return position, max(position, self.ends[begin - 1]) if begin else position

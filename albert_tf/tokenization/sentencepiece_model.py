@@ -46,13 +46,10 @@ class SentencePieceModel:
     """A SentencePiece model with ALBERT's normalization and digit-comma rule."""
 
     pad, unk = "<pad>", "<unk>"
+    starts_word = staticmethod(starts_word)
 
     def __init__(
-        self,
-        model_proto: bytes,
-        source: str,
-        lower_case: bool,
-        strip_accents: bool,
+        self, model_proto: bytes, source: str, lower_case: bool, strip_accents: bool
     ) -> None:
         """Loads a serialized model; `source` names it in errors.
 
@@ -106,10 +103,7 @@ class SentencePieceModel:
     def _split_digit_commas(self, ids: list[int]) -> list[int]:
         if self._split_ids.isdisjoint(ids):
             return ids
-        split: list[int] = []
-        for i in ids:
-            split += self.replacements.get(i, (i,))
-        return split
+        return [part for i in ids for part in self.replacements.get(i, (i,))]
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`."""
@@ -125,15 +119,12 @@ class SentencePieceModel:
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Returns ids, and the starts and ends of the original characters they stand for."""
         aligned = AlignedText.unchanged(text).normalize(self._lower_case, self._strip_accents)
-        ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        for piece in self._processor.EncodeAsImmutableProto(aligned.text).pieces:
-            for part, begin, end in self._parts(piece.id, aligned.text, piece.begin, piece.end):
-                while begin < end and aligned.text[begin] == " ":
-                    begin += 1
-                ids.append(part)
-                spans.append(aligned.span(begin, end))
-        return ids, [start for start, _ in spans], [end for _, end in spans]
+        text = aligned.text
+        return aligned.offsets(
+            (part, end - len(text[begin:end].lstrip(" ")), end)
+            for piece in self._processor.EncodeAsImmutableProto(text).pieces
+            for part, begin, end in self._parts(piece.id, text, piece.begin, piece.end)
+        )
 
     def _parts(self, piece_id: int, text: str, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Returns the (id, begin, end) in the normalized text that replace a piece."""
@@ -152,10 +143,6 @@ class SentencePieceModel:
     def decode(self, ids: list[int]) -> str:
         """Returns the text of `ids`, without control symbols."""
         return self._processor.DecodeIds(ids)
-
-    def word_starts(self) -> np.ndarray:
-        """Returns `starts_word` of each piece, bool [vocab_size]."""
-        return np.array([starts_word(piece) for piece in self.pieces], dtype=np.bool_)
 
     def is_special(self, i: int) -> bool:
         """Returns whether no text encodes to id `i`."""

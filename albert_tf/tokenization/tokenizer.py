@@ -156,7 +156,7 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
         never_text = [i for i in range(self.vocab_size) if self._model.is_special(i)]
         self.special_ids = np.array(sorted({*special, *never_text}), dtype=np.int32)
-        self.word_starts = self._model.word_starts()
+        self.word_starts = np.array([*map(self._model.starts_word, self._model.pieces)])
         self.word_starts[self.special_ids] = True
 
     @classmethod

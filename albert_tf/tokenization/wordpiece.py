@@ -11,8 +11,6 @@ import re
 import string
 import unicodedata
 
-import numpy as np
-
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
 from albert_tf.tokenization.normalization import AlignedText
@@ -125,19 +123,13 @@ class WordPieceModel:
         if self._strip_accents:
             aligned = aligned.decompose("NFD").drop_combining()
         text = aligned.text
-        ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        begin = 0
-        while begin < len(text):
-            end = begin + 1
-            if not is_punctuation(text[begin]):
-                while end < len(text) and not is_punctuation(text[end]):
-                    end += 1
-            for piece, piece_begin, piece_end in self._longest_matches(text[begin:end]):
-                ids.append(piece)
-                spans.append(aligned.span(begin + piece_begin, begin + piece_end))
-            begin = end
-        return ids, [start for start, _ in spans], [end for _, end in spans]
+        marks = [is_punctuation(character) for character in text]
+        begins = [i for i in range(len(text)) if i == 0 or marks[i] or marks[i - 1]]
+        return aligned.offsets(
+            (piece, begin + first, begin + last)
+            for begin, end in zip(begins, [*begins[1:], len(text)])
+            for piece, first, last in self._longest_matches(text[begin:end])
+        )
 
     def _longest_matches(self, word: str) -> list[tuple[int, int, int]]:
         """Returns (id, begin, end) of a word's greedy longest-match-first pieces, or one [UNK]."""
@@ -162,9 +154,10 @@ class WordPieceModel:
         """Joins words by spaces, and continuation pieces to their word."""
         return " ".join(self.pieces[i] for i in ids).replace(" " + CONTINUATION, "")
 
-    def word_starts(self) -> np.ndarray:
-        """Returns bool [vocab_size]: False for pieces that begin with "##"."""
-        return np.array([not p.startswith(CONTINUATION) for p in self.pieces], dtype=np.bool_)
+    @staticmethod
+    def starts_word(piece: str) -> bool:
+        """Returns False for pieces that begin with "##"."""
+        return not piece.startswith(CONTINUATION)
 
     def is_special(self, i: int) -> bool:
         """Returns whether id `i` is a reserved piece such as "[unused7]"."""
