@@ -81,7 +81,6 @@ class AlbertClassifier(AlbertModel):
         self.dropout_rate = dropout_rate
         self.encoder = AlbertEncoder(config, dtype)
         self.head = ClassificationHead(num_labels, config.hidden_size, dtype=dtype)
-        self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Classifies a batch; see the class."""

@@ -92,14 +92,14 @@ class AlbertModel(keras.Model):
     def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
         if not isinstance(config, AlbertConfig):
             raise AlbertError(
-                f"The configuration must be an AlbertConfig, not {short_repr(config)}; make "
-                f"one with "
-                "AlbertConfig.from_preset, from_json or from_dict."
+                f"The configuration must be an AlbertConfig, not {short_repr(config)}; make one "
+                "with AlbertConfig.from_preset, from_json or from_dict."
             )
         check_same_keras(type(self).__name__, [dtype])
         check_not_forked()
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
+        self.built = True  # Constructors create all variables.
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls the model; see `call`.
@@ -139,24 +139,20 @@ class AlbertModel(keras.Model):
         arguments = {**config, "config": AlbertConfig.from_dict(config["config"])}
         trainable = arguments.pop("trainable", True)
         model = cls(**arguments)
-        if not trainable:
-            model.trainable = False
+        model.trainable = trainable
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the model as its class, its configuration and its weights by name."""
         weights = {name: variable.numpy() for name, variable in self.named_weights().items()}
-        added = {name: getattr(self, name) for name in _ADDED if hasattr(self, name)}
+        names = ("tokenizer", "load_report")  # Attributes that albert_tf.load_pretrained adds.
+        added = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return _rebuilt, (type(self), self.get_config(), weights, added)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AlbertModel:
         """Copies the model, but not what load_pretrained adds, as nothing changes it."""
         rebuild, arguments = self.__reduce__()
         return memo.setdefault(id(self), rebuild(*arguments))
-
-
-#: Attributes that albert_tf.load_pretrained adds to a model.
-_ADDED = ("tokenizer", "load_report")
 
 
 def _rebuilt(
@@ -256,7 +252,6 @@ class AlbertEncoder(AlbertModel):
             self.projection = Projection("bert/encoder", name, size, config, dtype)
         self.transformer = Transformer(config, dtype)
         self.pooler = Projection("bert/pooler", "dense", config.hidden_size, config, dtype)
-        self.built = True
 
     def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Returns the input of the first layer, [B, S, H] in the compute type.
@@ -293,10 +288,9 @@ class AlbertEncoder(AlbertModel):
         Raises:
           AlbertError: the inputs have a wrong form, or are longer than max_position_embeddings.
         """
-        check_inputs(inputs)
+        x = self.embed(inputs, training)  # Checks the inputs.
         mask = inputs.get("input_mask")
         mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
-        x = self.embed(inputs, training)
         length = dimension(x, 1)
         if current_mode() is not GraphMode.TPU:
             # Two dimensions from here on, so that every product is one plain matrix product.

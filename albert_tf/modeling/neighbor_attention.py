@@ -92,8 +92,6 @@ def _rates(config: AlbertConfig) -> np.ndarray:
 
 def _rotation(rates: np.ndarray, tokens: int) -> np.ndarray:
     """Returns the matrix that moves sinusoids, as rows, by a number of tokens."""
-    matrix = np.zeros([2 * len(rates), 2 * len(rates)])
-    for i, angle in enumerate(rates * tokens):
-        pair = slice(2 * i, 2 * i + 2)
-        matrix[pair, pair] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    return matrix
+    angles = rates * tokens
+    sines = np.kron(np.diag(np.sin(angles)), [[0, -1], [1, 0]])
+    return np.kron(np.diag(np.cos(angles)), np.eye(2)) + sines

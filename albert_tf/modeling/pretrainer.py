@@ -85,7 +85,6 @@ class AlbertPretrainer(AlbertModel):
         self.sop_head = ClassificationHead(
             2, config.hidden_size, "cls/seq_relationship", dtype, config.initializer_range
         )
-        self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Predicts masked tokens and sentence order; see the class."""

@@ -183,7 +183,6 @@ class AlbertSpanAnswerer(AlbertModel):
         super().__init__(config, dtype, name)
         self.encoder = AlbertEncoder(config, dtype)
         self.head = ClassificationHead(2, config.hidden_size, "cls/squad", dtype)
-        self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the positions of a batch; see the class."""
@@ -230,7 +229,6 @@ class AlbertBeamAnswerer(AlbertModel):
         self.dropout_rate = dropout_rate
         self.encoder = AlbertEncoder(config, dtype)
         self.head = BeamHead(config, start_n_top, end_n_top, dropout_rate, dtype)
-        self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the answers of a batch; see the class."""

@@ -98,36 +98,37 @@ class Transformer(keras.layers.Layer):
         The last step computes only what `select` chooses. A training step can shorten the stack,
         see TrainingStep.
         """
-        step, blocks = current_step(), _blocks(self._config)
+        step = current_step()
         config = self._config.with_layers(step.layers if step else None)
-        pairs = [tuple(map(blocks.index, pair)) for pair in _stack(config)]
-        uses = collections.Counter(index for pair in pairs for index in pair)
+        pairs, blocks = [*_stack(config)], dict(zip(_blocks(self._config), self.blocks))
+        uses = collections.Counter(itertools.chain(*pairs))
         # With recomputation a layer hands its weights to the next layer that shares them.
-        weights = [
-            block.weights_for_layers(1 if recomputes() else uses[index])
-            for index, block in enumerate(self.blocks)
-        ]
+        weights = {
+            place: block.weights_for_layers(1 if recomputes() else uses[place])
+            for place, block in blocks.items()
+        }
         outputs = []
         for i, pair in enumerate(pairs, 1):
+            attention, ffn = (blocks[place] for place in pair)
             chosen = select if i == len(pairs) else None
-            layer = functools.partial(self._layer, pair, mask, training, chosen)
-            x, *used = recomputed(layer, x, *(weights[block].pop() for block in pair))
+            layer = functools.partial(_layer, attention, ffn, mask, training, chosen)
+            x, *used = recomputed(layer, x, *(weights[place].pop() for place in pair))
             if recomputes():
-                for block, block_weights in zip(pair, used):
-                    weights[block].append(block_weights)
+                for place, block_weights in zip(pair, used):
+                    weights[place].append(block_weights)
             outputs.append(x)
         return outputs
 
-    def _layer(
-        self,
-        pair: tuple[int, int],
-        mask: tf.Tensor,
-        training: bool,
-        select: Select,
-        x: tf.Tensor,
-        attention_weights: AttentionWeights,
-        ffn_weights: tuple[Dense, Dense],
-    ) -> tf.Tensor:
-        attention, ffn = (self.blocks[block] for block in pair)
-        x = attention(x, mask, attention_weights, training=training, select=select)
-        return ffn(x, ffn_weights, training=training)
+
+def _layer(
+    attention: Attention,
+    ffn: FeedForward,
+    mask: tf.Tensor,
+    training: bool,
+    select: Select,
+    x: tf.Tensor,
+    attention_weights: AttentionWeights,
+    ffn_weights: tuple[Dense, Dense],
+) -> tf.Tensor:
+    x = attention(x, mask, attention_weights, training=training, select=select)
+    return ffn(x, ffn_weights, training=training)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
+from albert_tf.modeling.kernels.graph_mode import TrainingStep, training_step
 from tests.support.golden import GoldenCase, golden_case
 
 
@@ -36,6 +37,16 @@ def small_inputs(small_config) -> dict[str, tf.Tensor]:
         "input_type_ids": tf.constant((np.arange(10) >= 4) * mask, tf.int32),
         "masked_lm_positions": tf.constant([[1, 3, 8], [2, 5, 0]], tf.int32),
     }
+
+
+def loss_and_gradients(model, inputs, recompute=False, seed=(1, 2)):
+    """Returns a loss of both heads of a pretrainer, and the gradients of all weights as tensors."""
+    step = training_step(TrainingStep(tf.constant(seed), recompute=recompute))
+    with step, tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
+    gradients = tape.gradient(loss, list(model.named_weights().values()))
+    return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from tests.modeling.conftest import loss_and_gradients
 
 TOLERANCE = 2e-6
 
@@ -186,17 +182,6 @@ def test_weights_are_initialised_as_in_the_release(small_config):
             assert abs(value.std() / (0.8796 * 0.05) - 1) < error, name
 
 
-def loss_and_gradients(model, inputs, mode=GraphMode.CPU):
-    step = training_step(TrainingStep(tf.constant([1, 2])))
-    with graph_mode(mode), step, tf.GradientTape() as tape:
-        outputs = model(inputs, training=True)
-        loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) - tf.reduce_mean(
-            tf.nn.log_softmax(outputs["sop_logits"])[:, 0]
-        )
-    gradients = tape.gradient(loss, list(model.named_weights().values()))
-    return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_sixteen_bit_policies_stay_close_to_float32(small_config, small_inputs, policy):
     # Large weights, so that rounding would show.
@@ -212,8 +197,9 @@ def test_sixteen_bit_policies_stay_close_to_float32(small_config, small_inputs, 
         assert outputs[name].dtype == tf.float32
         scale = np.abs(expected[name]).max()
         np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=0.05 * scale)
-    _, gradients = loss_and_gradients(exact, small_inputs)
-    _, mixed_gradients = loss_and_gradients(mixed, small_inputs)
+    with graph_mode(GraphMode.CPU):
+        _, gradients = loss_and_gradients(exact, small_inputs)
+        _, mixed_gradients = loss_and_gradients(mixed, small_inputs)
     for name, a, b in zip(exact.named_weights(), gradients, mixed_gradients):
         assert b.dtype == tf.float32
         if not name.endswith("key/bias"):

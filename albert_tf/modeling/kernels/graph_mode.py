@@ -45,11 +45,6 @@ class GraphMode(enum.Enum):
     TPU = enum.auto()
 
     @property
-    def has_own_gradients(self) -> bool:
-        """Whether gradients are hand-written."""
-        return self not in (GraphMode.PLAIN, GraphMode.SERVED)
-
-    @property
     def is_compiled(self) -> bool:
         """Whether XLA compiles the whole graph."""
         return self in (GraphMode.XLA, GraphMode.TPU)
@@ -112,34 +107,33 @@ def training_step(step: TrainingStep) -> contextlib.AbstractContextManager[None]
 
 
 def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like tf.custom_gradient, in modes with hand-written gradients; others use TensorFlow's."""
+    """Like tf.custom_gradient, in modes with hand-written gradients; others use TensorFlow's.
+
+    The gradient function computes in the mode of the forward pass, and only once.
+    """
 
     @functools.wraps(function)
     def call(*args: tf.Tensor) -> Any:
-        if not current_mode().has_own_gradients:
+        mode = current_mode()
+        if mode in (GraphMode.PLAIN, GraphMode.SERVED):
             return function(*args)[0]
-        return freed_with_graph(tf.custom_gradient(_checked(function))(*args))
 
-    return call
+        def with_gradient(*args: tf.Tensor) -> Any:
+            result, grad = function(*args)
 
+            def checked(*dy: tf.Tensor, **variables: Any) -> Any:
+                if record.could_possibly_record():  # A second gradient would silently be wrong.
+                    raise AlbertError(
+                        f"The mode {mode.name} has no gradients of gradients; call the model "
+                        "inside of graph_mode(GraphMode.PLAIN), see "
+                        "albert_tf/modeling/kernels/graph_mode.py."
+                    )
+                with graph_mode(mode):
+                    return grad(*dy, **variables)
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a gradient function compute in the mode of the forward pass, and only once."""
-    mode = current_mode()
+            return result, checked
 
-    def call(*args: tf.Tensor) -> Any:
-        result, grad = function(*args)
-
-        def checked(*dy: tf.Tensor, **variables: Any) -> Any:
-            if record.could_possibly_record():  # A second gradient would silently be wrong.
-                raise AlbertError(
-                    f"The mode {mode.name} has no gradients of gradients; call the model inside "
-                    "of graph_mode(GraphMode.PLAIN), see albert_tf/modeling/kernels/graph_mode.py."
-                )
-            with graph_mode(mode):
-                return grad(*dy, **variables)
-
-        return result, checked
+        return freed_with_graph(tf.custom_gradient(with_gradient)(*args))
 
     return call
 

@@ -19,6 +19,7 @@ from albert_tf.modeling.kernels.graph_mode import (
 )
 from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from tests.modeling.conftest import loss_and_gradients
 
 
 @pytest.fixture
@@ -39,17 +40,8 @@ def mode():
         yield
 
 
-def recomputing(wanted, seed=(1, 2)):
-    return training_step(TrainingStep(tf.constant(seed), recompute=wanted))
-
-
-def gradients(model, inputs, wanted, seed=(1, 2)):
-    """Returns the loss and the gradients of all weights."""
-    with tf.GradientTape() as tape, recomputing(wanted, seed):
-        outputs = model(inputs, training=True)
-        loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
-    computed = tape.gradient(loss, list(model.named_weights().values()))
-    return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
+def recomputing(wanted):
+    return training_step(TrainingStep(tf.constant([1, 2]), recompute=wanted))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +49,13 @@ def gradients(model, inputs, wanted, seed=(1, 2)):
 )
 def test_losses_and_gradients_are_the_same(config, small_inputs, policy, tolerance):
     model = AlbertPretrainer(config, policy)
-    loss, kept = gradients(model, small_inputs, wanted=False)
-    again, computed = gradients(model, small_inputs, wanted=True)
+    loss, kept = loss_and_gradients(model, small_inputs)
+    again, computed = loss_and_gradients(model, small_inputs, recompute=True)
     assert loss == again
     for name, a, b in zip(model.named_weights(), kept, computed):
         # In 16 bits, sums of the same gradients in another order are rounded otherwise.
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(a).max(), err_msg=name)
-    other, _ = gradients(model, small_inputs, wanted=True, seed=(1, 3))
+    other, _ = loss_and_gradients(model, small_inputs, recompute=True, seed=(1, 3))
     assert other != loss  # Dropout was on.
 
 
@@ -102,7 +94,9 @@ def test_the_backward_pass_finishes_a_layer_before_it_starts_the_next():
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_graph_computes_the_layers_again(config, small_inputs, jit):
     def products(wanted):
-        function = tf.function(lambda: gradients(model, small_inputs, wanted), jit_compile=jit)
+        function = tf.function(
+            lambda: loss_and_gradients(model, small_inputs, wanted), jit_compile=jit
+        )
         if jit:
             text = function.experimental_get_compiler_ir()(stage="optimized_hlo")
             return text.count(" dot(") + text.count("custom-call(")

@@ -13,13 +13,9 @@ import tensorflow as tf
 from albert_tf.modeling.kernels.attention import tpu_attention
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.kernels.dense import column_sums
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from tests.modeling.conftest import loss_and_gradients
 
 MASK = np.float32([[0, 0, 0, 0, 0], [0, 0, -10000, 0, -10000]])[:, None, None]
 #: Of the probabilities [B, N, S, S]; rows without any are among them.
@@ -117,18 +113,9 @@ def test_the_model_has_the_same_losses_gradients_and_dropout_masks(
     )
     model = AlbertPretrainer(config, "float32")
 
-    def gradients(recompute):
-        with training_step(TrainingStep(tf.constant([1, 2]), recompute=recompute)):
-            with tf.GradientTape() as tape:
-                outputs = model(small_inputs, training=True)
-                loss = tf.reduce_mean(outputs["mlm_logits"] ** 2)
-                loss += tf.reduce_sum(outputs["sop_logits"])
-            computed = tape.gradient(loss, list(model.named_weights().values()))
-        return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
-
     with graph_mode(GraphMode.CPU):
-        loss, expected = gradients(False)
-    tpu_loss, found = compiled(gradients, recompute)
+        loss, expected = loss_and_gradients(model, small_inputs)
+    tpu_loss, found = compiled(lambda: loss_and_gradients(model, small_inputs, recompute))
     np.testing.assert_allclose(loss, tpu_loss, rtol=1e-6)
     for name, a, b in zip(model.named_weights(), expected, found):
         difference = np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)
