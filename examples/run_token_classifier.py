@@ -28,8 +28,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import NO_NUMBER, Sequences
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import Kind
-from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
+from albert_tf.export.saved_model import Export, Kind, ReusableSavedModel, strings
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import cut_padding, join, keep, merge_words, tokenizer_graph
 from albert_tf.io import files, text_files

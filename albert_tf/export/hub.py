@@ -24,9 +24,10 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import Kind
+from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import (
     Export,
+    Kind,
     Outputs,
     ReusableSavedModel,
     input_specs,
@@ -35,7 +36,7 @@ from albert_tf.export.saved_model import (
 )
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import merge_words, pack, tokenizer_graph
-from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.encoder import INPUTS, AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
@@ -56,7 +57,6 @@ import tensorflow_text  # registers the operations that read text
 preprocessor = hub.load("{name}")
 preprocessor(["A text."], seq_length=64)""",
 )
-_SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
 
 
 def _trainable(
@@ -103,11 +103,9 @@ def encoder_export(
     def predict_tokens(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
         # The gradient computes with the positions; with int32 it would run on the CPU.
         positions = tf.cast(inputs["masked_lm_positions"], tf.int64)
-        outputs = encode({name: inputs[name] for name in input_specs()}, training)
-        sequence = outputs["sequence_output"]
-        table = encoder.embeddings.word_embeddings
-        sequence = tf.gather(sequence, positions, batch_dims=1)
-        logits = heads.mlm_head(sequence, table)
+        outputs = encode({name: inputs[name] for name in INPUTS}, training)
+        sequence = tf.gather(outputs["sequence_output"], positions, batch_dims=1)
+        logits = heads.mlm_head(sequence, encoder.embeddings.word_embeddings)
         return {**outputs, "mlm_logits": logits}
 
     def predict_order(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
@@ -127,7 +125,7 @@ def encoder_export(
         assets[name] = (spec.model_file, tokenizer.data)
         assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
     signatures = {"serving_default": serving_signature(encode, input_specs())}
-    return Export(ENCODER, root, signatures, encoder_probes(model), assets)
+    return Export(ENCODER, root, signatures, _encoder_probes(encoder, heads), assets)
 
 
 def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
@@ -146,11 +144,10 @@ def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
     return batches
 
 
-def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
+def _encoder_probes(encoder: AlbertEncoder, heads: AlbertPretrainer | None) -> list[Probe]:
     """Returns probes of all outputs on `probe_batches`, and of the heads' logits."""
-    heads = model if isinstance(model, AlbertPretrainer) else None
-    encoder, probes = model.encoder if heads else model, []
-    for inputs in probe_batches(model.config):
+    probes = []
+    for inputs in probe_batches(encoder.config):
         expected = arrays(encoder(inputs))
         probes.append(Probe(inputs, {**expected, "default": expected["pooled_output"]}))
         if heads:
@@ -162,17 +159,6 @@ def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
                 logits = f"{name}_logits"
                 probes.append(Probe(taken, {logits: outputs[logits]}, name))
     return probes
-
-
-def arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Returns outputs as arrays; the entries of lists become name/0, name/1, …"""
-    found = {}
-    for name, value in outputs.items():
-        if isinstance(value, list):
-            found.update({f"{name}/{i}": entry.numpy() for i, entry in enumerate(value)})
-        else:
-            found[name] = value.numpy()
-    return found
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:
@@ -232,13 +218,14 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     root.tokenize.graph = graph
     root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
     root.bert_pack_inputs = ReusableSavedModel(bert_pack_inputs)
+    length = tf.TensorSpec([], tf.int32, "seq_length")
     for rank in (1, 2):
         tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
         for segments in ([tokens], [tokens, tokens]):
             bert_pack_inputs.get_concrete_function(segments)
-            bert_pack_inputs.get_concrete_function(segments, seq_length=_SEQ_LENGTH)
+            bert_pack_inputs.get_concrete_function(segments, seq_length=length)
     serving = preprocess.get_concrete_function(strings("sentences"))
-    preprocess.get_concrete_function(strings("sentences"), seq_length=_SEQ_LENGTH)
+    preprocess.get_concrete_function(strings("sentences"), seq_length=length)
     probes = []
     for texts in text_batches():
         encoded = tokenizer.encode_batch(texts)

@@ -18,11 +18,12 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import arrays, json_bytes, probe_batches
-from albert_tf.export.model_card import Kind
+from albert_tf.export.hub import json_bytes, probe_batches
+from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import (
     INT8,
     Export,
+    Kind,
     Outputs,
     ReusableSavedModel,
     input_specs,

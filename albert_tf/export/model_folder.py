@@ -12,14 +12,11 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import CARD_FILE
-from albert_tf.export.saved_model import Export, publish
-from albert_tf.io import files, folders
+from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.specs import FLOAT32
 from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights, open_source
 from albert_tf.weights.run_folder import (
     CHECKPOINTS,
@@ -80,7 +77,7 @@ class ModelFolder:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
         log.info(load_weights(self._source, model.named_weights(), whole=True))
 
-    def sections(self, tokenizer: Tokenizer, model: AlbertModel | None) -> dict[str, Any]:
+    def sections(self, tokenizer: Tokenizer, model: AlbertModel | None = None) -> dict[str, Any]:
         """Returns the sections of a model card that the files beside the weights record.
 
         A preprocessor has no model.
@@ -93,45 +90,19 @@ class ModelFolder:
             path = find_beside(self.path, file)
             return files.read_object(path) if path else {}
 
-        record = read(RUN_CONFIG)
-        run, train, data = (record.get(part) for part in ("run", "train", "data"))
-        settings = {}
-        if isinstance(run, dict) and isinstance(train, dict):
-            settings = {**run, **{k: v for k, v in train.items() if k == "max_steps"}}
+        parts = map(read(RUN_CONFIG).get, ("run", "train", "data"))
+        run, train, data = (part if isinstance(part, dict) else {} for part in parts)
         parameters = sum(int(tf.size(weight)) for weight in model.named_weights().values())
         # Downloaded models lie in folders without a telling name.
         weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
-        unknown = "" if settings else " How they were trained is not recorded beside them."
+        unknown = "" if run else " How they were trained is not recorded beside them."
         results = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
         return {
             "Model": {"parameters": f"{parameters:,}", **model.config.to_dict()},
             **vocabulary,
             "Task": read(TASK_FILE),
             "Training": f"The weights are those of `{weights}`.{unknown}",
-            "Settings": settings,
-            "Data": data if isinstance(data, dict) else {},
+            "Settings": {**run, "max_steps": train.get("max_steps")},
+            "Data": data,
             "Evaluation": {} if self.is_one_of_several else results,
         }
-
-    def publish(
-        self,
-        export: Export,
-        path: str,
-        tokenizer: Tokenizer,
-        model: AlbertModel | None = None,
-        overwrite: bool = False,
-    ) -> None:
-        """Writes a checked export with a card to a new folder.
-
-        Raises:
-          AlbertError: `path` exists and `overwrite` (see folders.new_folder) is not given, or the
-            check failed.
-        """
-        # TensorFlow Serving's versions are numbers: models/rte/1.
-        parts = path.rstrip("/").rsplit("/", 2)
-        name = "/".join(parts[-2:] if parts[-1].isdecimal() else parts[-1:])
-        with folders.new_folder(path, overwrite, self.path) as folder:
-            difference = publish(export, folder, name, self.sections(tokenizer, model))
-        log.info(f"The {export.kind.title} is in {path}; {CARD_FILE} there describes it.")
-        other = "" if export.precision == FLOAT32 else " from those in float32"
-        log.info(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

@@ -2,41 +2,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process in which albert_tf.export.self_check calls an export, without albert_tf.
 
-  python probe_process.py EXPORT INPUTS.npz OUTPUTS.npz
+  python probe_process.py EXPORT CALLS OUTPUTS
 
-The arrays of INPUTS are named call/attribute/input, where the attribute of the SavedModel's root
-may be empty; those of OUTPUTS call/output.
+CALLS is a pickle of the calls: the attribute of the SavedModel's root, which may be empty, and the
+inputs by name. OUTPUTS becomes one of their outputs, see `arrays`.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 
-def main(export: str, inputs_file: str, outputs_file: str) -> None:
+def main(export: str, calls_file: str, outputs_file: str) -> None:
     """Makes the calls."""
+    calls = pickle.loads(Path(calls_file).read_bytes())
+    is_text = any(array.dtype.kind == "S" for _, inputs in calls for array in inputs.values())
+    run = _load(export, is_text)
+    outputs = [arrays(run(attribute, inputs)) for attribute, inputs in calls]
+    Path(outputs_file).write_bytes(pickle.dumps(outputs))
+
+
+def arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns outputs as arrays, strings as bytes; the entries of lists become name/0, name/1, …"""
     import numpy as np
 
-    calls, outputs = {}, {}
-    with np.load(inputs_file) as arrays:
-        for name, array in arrays.items():
-            number, attribute, argument = name.split("/")
-            calls.setdefault((number, attribute), {})[argument] = array
-    is_text = any(array.dtype.kind == "S" for call in calls.values() for array in call.values())
-    run = _load(export, is_text)
-    for (number, attribute), arguments in calls.items():
-        for name, value in run(attribute, arguments).items():
-            is_list = isinstance(value, (list, tuple))
-            parts = {f"{name}/{i}": x for i, x in enumerate(value)} if is_list else {name: value}
-            for part, tensor in parts.items():
-                # Strings as fixed-width bytes, which need no pickle.
-                array = np.asarray(tensor)
-                array = array.astype("S") if array.dtype == object else array
-                outputs[f"{number}/{part}"] = array
-    np.savez(outputs_file, **outputs)
+    found = {}
+    for name, value in outputs.items():
+        is_list = isinstance(value, (list, tuple))
+        parts = {f"{name}/{i}": x for i, x in enumerate(value)} if is_list else {name: value}
+        for part, tensor in parts.items():
+            array = np.asarray(tensor)
+            found[part] = array.astype("S") if array.dtype == object else array
+    return found
 
 
 def _load(export: str, is_text: bool) -> Callable[[str, dict[str, Any]], dict[str, Any]]:

@@ -1,24 +1,30 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds SavedModels; writes, checks and describes exports."""
+"""Builds SavedModels; writes and checks exports, and describes them in a model card, README.md."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.export.model_card import CARD_FILE, Kind, model_card, signature_table
+from albert_tf import __version__
 from albert_tf.export.self_check import REPORT_FILE, TOLERANCE, Probe, self_check
-from albert_tf.io import files
-from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.io import files, folders
+from albert_tf.io.log import log
+from albert_tf.modeling.encoder import INPUTS, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
+CARD_FILE = "README.md"
+_TO_BE_FILLED_IN = {
+    "To be filled in": "What the model is meant for, what its training text may be used for, and "
+    "whom its errors and biases may harm, is recorded nowhere beside the weights; write it here."
+}
 INT8 = "int8"
 #: Precisions of exports, and the largest difference from float32, see `self_check`: at least ten
 #: times what was measured. float16 would need a GPU and care with large values.
@@ -48,8 +54,7 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
 
 def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
     """Returns specs of the encoder's inputs and further ones, int32 [None, None]."""
-    names = ("input_word_ids", "input_mask", "input_type_ids", *names)
-    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
+    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in (*INPUTS, *names)}
 
 
 def strings(name: str, rank: int = 1) -> tf.TensorSpec:
@@ -72,6 +77,13 @@ def serving_signature(
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
     return serve.get_concrete_function(**specs)
+
+
+class Kind(NamedTuple):
+    """A kind of export: a title, and Python code that uses it, with {name} for its name."""
+
+    title: str
+    example: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,52 +129,131 @@ def export_in(
     return dataclasses.replace(export(rounded), probes=exact.probes, precision=precision)
 
 
-def write_saved_model(
-    root: ReusableSavedModel,
-    signatures: Mapping[str, Any],
-    folder: str,
-    assets: Mapping[str, tuple[str, bytes]] | None = None,
-) -> None:
-    """Saves an object with its signatures, and assets (file name, content) by its attribute."""
+def write_saved_model(export: Export, folder: str) -> None:
+    """Saves the SavedModel of an export, without checking it."""
     # The graph contains the paths of assets, which must not reveal folders of this machine.
     with tempfile.TemporaryDirectory() as temporary:
-        for name, (file_name, content) in (assets or {}).items():
+        for name, (file_name, content) in export.assets.items():
             source = os.path.join(temporary, file_name)
             files.write_bytes(source, content)
-            setattr(root, name, tf.saved_model.Asset(source))
-        tf.saved_model.save(root, folder, dict(signatures))
+            setattr(export.root, name, tf.saved_model.Asset(source))
+        tf.saved_model.save(export.root, folder, dict(export.signatures))
 
 
-def publish(export: Export, folder: str, name: str, sections: Mapping[str, Any]) -> float:
-    """Writes an export, checks it in a fresh process, and adds the report and the model card.
+def publish(
+    export: Export,
+    path: str,
+    sections: Mapping[str, Any],
+    overwrite: bool = False,
+    source: str = "",
+) -> float:
+    """Writes an export to a new folder, checked in a fresh process, with report and model card.
 
-    Returns the largest difference between the outputs of export and model. The caller renames the
-    temporary folder when it is complete. On `name` and `sections` see `model_card`.
+    Args:
+      export: what to write.
+      path: the folder; its name is that of the export.
+      sections: of the card, see `model_card`.
+      overwrite: see folders.new_folder.
+      source: an input, which the folder must not contain.
+
+    Returns:
+      The largest difference between the outputs of export and model.
 
     Raises:
-      AlbertError: their outputs differ too much.
+      AlbertError: `path` exists and `overwrite` is not given, or the outputs differ too much.
     """
+    # TensorFlow Serving's versions are numbers: models/rte/1.
+    parts = path.rstrip("/").rsplit("/", 2)
+    name = "/".join(parts[-2:] if parts[-1].isdecimal() else parts[-1:])
     concrete = {
         name: f if hasattr(f, "structured_outputs") else f.get_concrete_function()
         for name, f in export.signatures.items()
     }
-    if export.root is not None:
-        write_saved_model(export.root, concrete, folder, export.assets)
-    for file, content in export.files.items():
-        files.write_bytes(os.path.join(folder, file), content)
-    report = self_check(folder, export.probes, PRECISIONS[export.precision])
-    files.write_json(os.path.join(folder, REPORT_FILE), report)
-    largest = report["largest_difference"]
-    check = (
-        f"Loaded in a fresh process (TensorFlow {tf.__version__}) and called {len(export.probes)} "
-        "times, with two batch sizes and two lengths: outputs differ from the model's by at most "
-        f"{largest:.1e} of their largest value (`{REPORT_FILE}`)."
-    )
-    if export.precision != FLOAT32:
-        check += (
-            f" The export computes in {export.precision} and the model in float32, so this is the "
-            "error of that precision. Inputs and outputs keep their types."
+    export = dataclasses.replace(export, signatures=concrete)
+    with folders.new_folder(path, overwrite, source) as folder:
+        if export.root is not None:
+            write_saved_model(export, folder)
+        for file, content in export.files.items():
+            files.write_bytes(os.path.join(folder, file), content)
+        report = self_check(folder, export.probes, PRECISIONS[export.precision])
+        files.write_json(os.path.join(folder, REPORT_FILE), report)
+        largest, is_exact = report["largest_difference"], export.precision == FLOAT32
+        check = (
+            f"Loaded in a fresh process (TensorFlow {tf.__version__}) and called "
+            f"{len(export.probes)} times, with two batch sizes and two lengths: outputs differ "
+            f"from the model's by at most {largest:.1e} of their largest value (`{REPORT_FILE}`)."
         )
-    sections = {"Signatures": signature_table(concrete), "Check": check, **sections}
-    files.write_text(os.path.join(folder, CARD_FILE), model_card(export.kind, name, sections))
+        if not is_exact:
+            check += (
+                f" The export computes in {export.precision} and the model in float32, so this is "
+                "the error of that precision. Inputs and outputs keep their types."
+            )
+        sections = {"Signatures": signature_list(concrete), "Check": check, **sections}
+        files.write_text(os.path.join(folder, CARD_FILE), model_card(export.kind, name, sections))
+    log.info(f"The {export.kind.title} is in {path}; {CARD_FILE} there describes it.")
+    other = "" if is_exact else " from those in float32"
+    log.info(f"Checked in a fresh process: outputs differ{other} by at most {largest:.1e}.")
     return largest
+
+
+def model_card(kind: Kind, name: str, sections: Mapping[str, Any]) -> str:
+    """Returns the card of an export as Markdown.
+
+    Args:
+      kind: of the export.
+      name: of the export.
+      sections: by title, Markdown or a dict of facts, possibly nested; empty ones are left out.
+        Without the section "Use" the card asks for it.
+    """
+    parts = [
+        f"# {kind.title}: {name}",
+        f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
+        f"```python\n{kind.example.format(name=name)}\n```",
+    ]
+    for title, content in {**sections, **({} if "Use" in sections else _TO_BE_FILLED_IN)}.items():
+        if isinstance(content, Mapping):
+            content = "\n".join(_facts(content))
+        if content:
+            parts += [f"## {title}", content]
+    return "\n\n".join(parts) + "\n"
+
+
+def signature_list(signatures: Mapping[str, Any]) -> str:
+    """Returns the inputs and outputs of concrete functions by name as a list in Markdown."""
+    lines = []
+    for name, function in signatures.items():
+        positional, inputs = function.structured_input_signature
+        inputs = {**{x.name: x for x in positional if hasattr(x, "dtype")}, **inputs}
+        lines.append(f"- `{name}`: {_specs(inputs)} → {_specs(function.structured_outputs)}")
+    return "\n".join(lines)
+
+
+def _specs(specs: Mapping[str, Any]) -> str:
+    texts = []
+    for name, spec in specs.items():
+        sizes = ", ".join("?" if n is None else str(n) for n in spec.shape)
+        texts.append(f"`{name}` {spec.dtype.name} [{sizes}]")
+    return ", ".join(texts)
+
+
+def _facts(values: Mapping[str, Any], prefix: str = "- ") -> Iterator[str]:
+    """Yields nested values as lines, without empty ones."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _facts(value, f"{prefix}{key}: ")
+        elif text := _text(value):
+            yield f"{prefix}{key}: {text}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return " ".join(map(_text, value.values()))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value))
+    text = str(value)
+    # Folders of the machine that trained the model are private.
+    return os.path.basename(text.rstrip("/")) if os.path.isabs(text) or "://" in text else text

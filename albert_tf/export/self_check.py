@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
-from albert_tf.io import folders
+from albert_tf.io import files, folders
 
 #: The report, beside the model.
 REPORT_FILE = "self_check.json"
@@ -70,14 +71,12 @@ def self_check(
     Raises:
       AlbertError: it cannot be loaded or called, or its outputs differ.
     """
-    outputs = _run(folder, probes)
     largest, rows = 0.0, []
-    for number, probe in enumerate(probes):
+    for probe, found in zip(probes, _run(folder, probes)):
         called, differences = probe.attribute or "the model", {}
         for name, expected in probe.expected.items():
             is_float, is_exact = expected.dtype.kind == "f", tolerance <= TOLERANCE
-            found = outputs.get(f"{number}/{name}")
-            difference = _difference(found, expected, 1.0 if is_exact else _TINY)
+            difference = _difference(found.get(name), expected, 1.0 if is_exact else _TINY)
             limit = tolerance if is_float else float(not is_exact)
             if not difference <= limit:  # Also of NaN.
                 what = f"a difference of {difference:.2g}" if is_float else "other values"
@@ -105,23 +104,18 @@ def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: flo
     return float(np.abs(found - expected).max(initial=0.0)) / scale
 
 
-def _run(folder: str, probes: Sequence[Probe]) -> dict[str, np.ndarray]:
-    """Returns the outputs of all calls as number/name."""
+def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
+    """Returns the outputs of each call."""
     with tempfile.TemporaryDirectory() as work:
-        inputs = {
-            f"{number}/{probe.attribute}/{name}": array
-            for number, probe in enumerate(probes)
-            for name, array in probe.inputs.items()
-        }
-        arrays = [os.path.join(work, name) for name in ("inputs.npz", "outputs.npz")]
-        np.savez(arrays[0], **inputs)
+        calls, outputs = (os.path.join(work, name) for name in ("calls", "outputs"))
+        files.write_bytes(calls, pickle.dumps([(p.attribute, dict(p.inputs)) for p in probes]))
         # The process has another working directory, and may be unable to read remote file systems.
         local = os.path.abspath(folder)
         if "://" in folder:
             local = os.path.join(work, "model")
             folders.copy_folder(folder, local)
         done = subprocess.run(
-            [sys.executable, probe_process.__file__, local, *arrays],
+            [sys.executable, probe_process.__file__, local, calls, outputs],
             cwd=work,
             capture_output=True,
             text=True,
@@ -132,8 +126,7 @@ def _run(folder: str, probes: Sequence[Probe]) -> dict[str, np.ndarray]:
             raise AlbertError(
                 f"The export cannot be used in a fresh process ({reason}); nothing was written."
             )
-        with np.load(arrays[1]) as outputs:
-            return dict(outputs.items())
+        return pickle.loads(files.read_bytes(outputs))
 
 
 def text_batches() -> Iterator[list[str]]:

@@ -95,54 +95,49 @@ def split_words(texts: tf.Tensor) -> _Spans:
     return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)
 
 
-class _Characters:
-    """The characters of texts, and where the texts that they become have them.
+def _original_spans(
+    characters: tf.RaggedTensor,
+    sizes: tf.Tensor,
+    is_boundary: tf.Tensor,
+    row: tf.Tensor,
+    begins: tf.Tensor,
+    ends: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the original characters [start, end) of bytes [begins, ends) of processed texts.
 
-    Each character is also normalised alone, to get its number of bytes. A text is normalised as a
+    Each character is also processed alone, to get its number of bytes. A text is processed as a
     whole, because the form of a final sigma, but not its size, depends on its neighbours.
 
     Args:
       characters: the original ones, string [B, (characters)], N in all.
       sizes: how many bytes each became, int64 [N].
       is_boundary: bool [N], False for a dropped character that belongs to the one before it.
+      row: indices of texts, int64 [n], as are `begins`, `ends` and the results.
+      begins: see above.
+      ends: see above.
     """
+    # The end of each character, in bytes of all texts one after the other.
+    byte_limits = tf.cumsum(sizes)
+    first_bytes = tf.gather(tf.concat([[0], byte_limits], axis=0), characters.row_starts())
+    total = tf.size(sizes, tf.int64)
+    # A dropped accent belongs to the last part of the letter before it.
+    owners = tf.concat([tf.where(is_boundary)[:, 0], [total]], axis=0)
+    shift, first, limit = (
+        tf.gather(x, row) for x in (first_bytes, characters.row_starts(), characters.row_limits())
+    )
 
-    def __init__(
-        self, characters: tf.RaggedTensor, sizes: tf.Tensor, is_boundary: tf.Tensor
-    ) -> None:
-        # The end of each character, in bytes of all texts one after the other.
-        self._byte_limits = tf.cumsum(sizes)
-        self._first, self._limit = characters.row_starts(), characters.row_limits()
-        bytes_before = tf.concat([[0], self._byte_limits], axis=0)
-        self._first_byte = tf.gather(bytes_before, self._first)
-        total = tf.size(sizes, tf.int64)
-        # A dropped accent belongs to the last part of the letter before it.
-        self._owners = tf.concat([tf.where(is_boundary)[:, 0], [total]], axis=0)
+    def character(byte: tf.Tensor) -> tf.Tensor:
+        index = tf.searchsorted(byte_limits, byte, side="right", out_type=tf.int64)
+        return tf.minimum(index, limit)
 
-    def spans(
-        self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the original characters [start, end) of bytes [begins, ends) of a text.
-
-        All are int64 [n]; `row` are indices of texts.
-        """
-        shift, first, limit = (
-            tf.gather(x, row) for x in (self._first_byte, self._first, self._limit)
-        )
-
-        def character(byte: tf.Tensor) -> tf.Tensor:
-            index = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
-            return tf.minimum(index, limit)
-
-        start, last = character(begins + shift), character(ends + shift - 1)
-        rank = tf.searchsorted(self._owners[:-1], last, side="right", out_type=tf.int64)
-        following = tf.minimum(tf.gather(self._owners, rank), limit)
-        byte_limits = tf.concat([self._byte_limits, [0]], axis=0)
-        is_whole = tf.gather(byte_limits, last) == ends + shift
-        end = tf.where(is_whole, following, last + 1)
-        # An empty range is empty, or between two parts of one character that character.
-        end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
-        return start - first, end - first
+    start, last = character(begins + shift), character(ends + shift - 1)
+    rank = tf.searchsorted(owners[:-1], last, side="right", out_type=tf.int64)
+    following = tf.minimum(tf.gather(owners, rank), limit)
+    is_whole = tf.gather(tf.concat([byte_limits, [0]], axis=0), last) == ends + shift
+    end = tf.where(is_whole, following, last + 1)
+    # An empty range is empty, or between two parts of one character that character.
+    end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
+    return start - first, end - first
 
 
 def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
@@ -169,7 +164,6 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Uses the model of the host's tokenizer."""
         self._normalized = _with_case_of(tokenizer, normalize)
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
@@ -209,10 +203,11 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         is_whole = tf.gather(parts.row_lengths(), piece) == 1
         begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
         ids = ids.with_values(parts).merge_dims(1, 2)
-        spans = self._characters(texts).spans(tf.gather(row, piece), begins, part_ends)
+        row = tf.gather(row, piece)
+        spans = _original_spans(*self._characters(texts), row, begins, part_ends)
         return ids, *map(ids.with_values, spans)
 
-    def _characters(self, texts: tf.Tensor) -> _Characters:
+    def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
         is_space = tf.strings.regex_full_match(
             characters.values, f"[{character_class(str.isspace)}]"
@@ -220,7 +215,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
         sizes = tf.strings.length(self._normalized(characters.values))
         sizes = tf.cast(tf.where(is_space, tf.cast(joins, tf.int32), sizes), tf.int64)
-        return _Characters(characters, sizes, (sizes > 0) | is_space)
+        return characters, sizes, (sizes > 0) | is_space
 
 
 class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
@@ -231,7 +226,6 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Uses the vocabulary of the host's tokenizer."""
         self._spaced = _with_case_of(tokenizer, spaced_words)
         self._unknown_id = tokenizer.unk_id
         self._wordpiece = tf_text.FastWordpieceTokenizer(
@@ -264,9 +258,10 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         ends = tf.where(is_unknown, word_end, word_begin + ends.values)
         row = tf.gather(words.value_rowids(), word)
         ids = words.with_values(ids).merge_dims(1, 2)
-        return ids, *map(ids.with_values, self._characters(texts).spans(row, begins, ends))
+        spans = _original_spans(*self._characters(texts), row, begins, ends)
+        return ids, *map(ids.with_values, spans)
 
-    def _characters(self, texts: tf.Tensor) -> _Characters:
+    def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """A dropped character at the beginning of a word belongs to no other."""
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
         values = characters.values
@@ -276,7 +271,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         sizes = tf.cast(tf.strings.length(self._spaced(values)), tf.int64)
         # An ideograph is a word, so what follows it begins another.
         after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
-        return _Characters(characters, sizes, (sizes > 0) | is_space | after_ideograph)
+        return characters, sizes, (sizes > 0) | is_space | after_ideograph
 
 
 def _without_long(words: tf.Tensor) -> tf.Tensor:

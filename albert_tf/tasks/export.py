@@ -13,7 +13,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.hub import ENCODER, encoder_export, preprocessor_export
 from albert_tf.export.id_formats import ONNX, TFLITE, encoder_outputs, ids_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import INT8, Export, export_in
+from albert_tf.export.saved_model import INT8, Export, export_in, publish
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
@@ -95,7 +95,8 @@ def export_model(
         config, tokenizer = source.config_and_tokenizer()
         if export_type == PREPROCESSOR_TYPE:
             export = preprocessor_export(tokenizer, seq_length)
-            return source.publish(export, path, tokenizer, overwrite=overwrite)
+            publish(export, path, source.sections(tokenizer), overwrite, source.path)
+            return
         with_heads = export_type != ENCODER_TYPE and file_format == SAVED_MODEL
         if with_heads and not export_type and source.lacks_sentence_order:
             log.info("The model has no sentence order head; its encoder is exported alone.")
@@ -112,7 +113,7 @@ def export_model(
         export = task_export(task, model, precision)
     else:
         export = export_in(precision, model, build, lambda m: encoder_export(m, tokenizer))
-    source.publish(export, path, tokenizer, model, overwrite)
+    publish(export, path, source.sections(tokenizer, model), overwrite, source.path)
 
 
 def _subclasses(cls: type) -> Iterator[type]:

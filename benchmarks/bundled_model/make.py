@@ -20,8 +20,8 @@ from absl import flags
 from albert_tf import __version__, pretrained
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.saved_model import CARD_FILE, Kind, model_card
 from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.io import files, folders, removal
 from albert_tf.io.json_values import parse_json

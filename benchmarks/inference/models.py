@@ -112,8 +112,7 @@ class ModelFiles:
     def _export_classifier(self, path: str, precision: str = FLOAT32) -> None:
         task, model = self.classifier()
         export = task_export(task, model, precision)
-        with folders.new_folder(path) as folder:
-            publish(export, folder, "inference", {})
+        publish(export, path, {})
 
     def _export_onnx_classifier(self, path: str) -> None:
         task, model = self.classifier()

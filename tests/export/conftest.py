@@ -13,19 +13,12 @@ from albert_tf.keras2 import keras
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from tests.support.releases import write_release
+from tests.tokenization import conftest as tokenization
+from tests.tokenization.conftest import SAMPLE_SPACES, SAMPLE_WORDS
 
-WORDPIECES = (
-    "[PAD] [unused1] [UNK] [CLS] [SEP] [MASK] un ##aff ##able want ##want ##ed runn ##ing , ! the "
-    "re ##sume ##m ##e 中 国 人 ##人 $ 5 ##0 straße i ##i ( x ) - οδος 2 ##1 ##3"
-)
-WORD_LINE = (
-    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
-    "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
-    "x y 5, ' = river, stone and bread; resume"
-)
-WORDS = WORD_LINE.split()
-SPACES = ["", " ", " ", "  ", "\t", "\xa0", "\u3000", "\r\n", "\u200b", "\x01", "\ufffd"]
-SPACES += ["\u2028", "\x85", "\x1c", "\0", "\n"]
+WORDPIECES = [*tokenization.WORDPIECES, *["(", "x", ")", "-", "οδος", "2", "##1", "##3"]]
+WORDS = [*SAMPLE_WORDS, *["river,", "stone", "and", "bread;", "resume"]]
+SPACES = [*SAMPLE_SPACES, "\u2028", "\x85", "\x1c", "\0", "\n"]
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +57,7 @@ def sentencepiece_tokenizer(tmp_path_factory) -> Tokenizer:
 @pytest.fixture(scope="session")
 def wordpiece_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
-    path.write_text("\n".join(WORDPIECES.split()) + "\n", "utf-8")
+    path.write_text("\n".join(WORDPIECES) + "\n", "utf-8")
     return path
 
 

@@ -3,8 +3,6 @@
 """The encoder SavedModel fulfils TF-Hub's contract: outputs, weights, training, heads, assets."""
 
 import pathlib
-import subprocess
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +34,7 @@ class Saved(NamedTuple):
 
 
 def write_export(model, tokenizer, path):
-    export = encoder_export(model, tokenizer)
-    write_saved_model(export.root, export.signatures, str(path), export.assets)
+    write_saved_model(encoder_export(model, tokenizer), str(path))
     return str(path)
 
 
@@ -243,22 +240,3 @@ def test_graphs_need_no_compiler_no_gradient_functions_and_assert_nothing(saved)
             assert node.op != "Assert"
             assert "_XlaMustCompile" not in node.attr
             assert "_gradient_op_type" not in node.attr
-
-
-def test_it_loads_with_tensorflow_alone(saved, tmp_path):
-    np.savez(tmp_path / "inputs.npz", **{name: t.numpy() for name, t in batch().items()})
-    script = f"""
-import sys
-import numpy as np, tensorflow as tf
-inputs = {{name: tf.constant(a) for name, a in np.load("inputs.npz").items()}}
-model = tf.saved_model.load({saved.path!r})
-outputs = model(inputs, training=False)
-with tf.GradientTape() as tape:
-    loss = tf.reduce_sum(model(inputs, training=True)["sequence_output"][:, 1] ** 2)
-assert None not in tape.gradient(loss, model.trainable_variables[:-2])
-assert "albert_tf" not in sys.modules
-np.save("output.npy", outputs["default"])
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
-    found = np.load(tmp_path / "output.npy")
-    assert_close(found, saved.model.encoder(batch())["pooled_output"])

@@ -23,8 +23,7 @@ NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
 
 
 def export(tokenizer, path, seq_length=16):
-    export = preprocessor_export(tokenizer, seq_length)
-    write_saved_model(export.root, export.signatures, str(path))
+    write_saved_model(preprocessor_export(tokenizer, seq_length), str(path))
     return str(path)
 
 
@@ -71,7 +70,7 @@ def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
 def test_the_preprocessor_of_a_release_has_the_features_of_fine_tuning(
     run_script, odd_texts, tmp_path
 ):
-    release = write_release(tmp_path / "release", "vocab_zh.txt", WORDPIECES.split())
+    release = write_release(tmp_path / "release", "vocab_zh.txt", WORDPIECES)
     path = tmp_path / "saved"
     tokenizer = Tokenizer.from_file(str(release / "vocab_zh.txt"))
     done = run_script(

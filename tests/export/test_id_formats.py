@@ -109,8 +109,7 @@ def test_int8_makes_a_smaller_and_less_exact_model(exact, encoder, wordpiece_tok
     small = encoder_export(encoder, wordpiece_tokenizer, precision=INT8)
     sizes, differences = [], []
     for name, export in (("exact", exact), ("int8", small)):
-        (tmp_path / name).mkdir()
-        differences.append(publish(export, str(tmp_path / name), name, {}))
+        differences.append(publish(export, str(tmp_path / name), {}))
         sizes.append((tmp_path / name / "model.tflite").stat().st_size)
     # The converter leaves small matrices as they are.
     matrices = [w for w in encoder.weights if len(w.shape) == 2 and w.shape.num_elements() >= 1024]
@@ -129,7 +128,7 @@ def test_a_model_with_other_outputs_than_its_source_is_refused(
     bias.assign_add(tf.fill(bias.shape, value))
     files = encoder_export(other, wordpiece_tokenizer).files
     with pytest.raises(AlbertError, match=r"^The export's outputs differ .* in 'pooled_output'"):
-        publish(dataclasses.replace(exact, files=files), str(tmp_path), "x", {})
+        publish(dataclasses.replace(exact, files=files), str(tmp_path), {})
 
 
 @pytest.mark.usefixtures("self_check_here")
@@ -137,7 +136,7 @@ def test_a_model_with_other_outputs_than_its_source_is_refused(
 def test_every_activation_is_built_in(activation, wordpiece_tokenizer, tmp_path):
     config = dataclasses.replace(tiny_config(140), hidden_act=activation)
     model = AlbertEncoder(config, dtype="float32")
-    assert publish(encoder_export(model, wordpiece_tokenizer), str(tmp_path), "x", {}) < 1e-5
+    assert publish(encoder_export(model, wordpiece_tokenizer), str(tmp_path), {}) < 1e-5
 
 
 def test_a_function_that_needs_more_operations_is_refused_in_one_sentence(

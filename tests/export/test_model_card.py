@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.export import hub
-from albert_tf.export.model_card import model_card, signature_table
+from albert_tf.export.saved_model import model_card, signature_list
 from albert_tf.tasks.classification import export as classifier
 from albert_tf.tasks.multiple_choice import export as multiple_choice
 from albert_tf.tasks.squad import export as squad
@@ -24,21 +24,18 @@ SECTIONS = {
 }
 
 
-def rows(card):
-    """The tables' rows that have two cells."""
-    lines = [line[2:-2].split(" | ") for line in card.splitlines() if line.startswith("| ")]
-    return dict(line for line in lines if len(line) == 2)
-
-
 def test_all_facts_are_in_the_card_without_folders():
     card = model_card(classifier.KIND, "movies", SECTIONS)
-    found = rows(card)
-    assert found["labels"] == r"bad, good\|great" and found["columns: text"] == "sentence"
-    assert "columns: id" not in found
-    assert found["learning_rate"] == "3e-05" and found["examples"] == "67349"
-    assert found["options: input_files"] == "train.tsv 10"
-    assert found["statistics: mean_length"] == "13.25"
-    assert found["init_checkpoint"] == "base" and "/home" not in card
+    assert {
+        "- labels: bad, good|great",
+        "- columns: text: sentence",
+        "- learning_rate: 3e-05",
+        "- init_checkpoint: base",
+        "- examples: 67349",
+        "- options: input_files: train.tsv 10",
+        "- statistics: mean_length: 13.25",
+    } == {line for line in card.splitlines() if line.startswith("- ")}
+    assert "/home" not in card
     assert 'tf.saved_model.load("movies")' in card and "ckpt-400" in card
     assert "## Evaluation" not in card and "## To be filled in" in card
     assert "## To be filled in" not in model_card(classifier.KIND, "x", {"Use": "For tests."})
@@ -49,10 +46,10 @@ def test_signatures_are_shown_with_types_and_shapes():
     def answer(sentences):
         return {"label": sentences, "probabilities": tf.zeros([tf.size(sentences), 2])}
 
-    table = signature_table({"serving_default": answer.get_concrete_function()})
-    assert table.endswith(
-        "| `serving_default` | `sentences` string [?] | `label` string [?], "
-        "`probabilities` float32 [?, 2] |"
+    lines = signature_list({"serving_default": answer.get_concrete_function()})
+    assert lines == (
+        "- `serving_default`: `sentences` string [?] → `label` string [?], "
+        "`probabilities` float32 [?, 2]"
     )
 
 

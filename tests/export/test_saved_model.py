@@ -13,10 +13,16 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import encoder_export, probe_batches
-from albert_tf.export.model_card import CARD_FILE
-from albert_tf.export.saved_model import export_in, publish, write_saved_model
+from albert_tf.export.saved_model import (
+    CARD_FILE,
+    Export,
+    Kind,
+    export_in,
+    publish,
+    write_saved_model,
+)
 from albert_tf.export.self_check import REPORT_FILE, Probe, self_check
-from albert_tf.io import files, folders
+from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -37,8 +43,7 @@ def model():
 
 
 def write_export(export, path):
-    with folders.new_folder(str(path)) as folder:
-        publish(export, folder, "small", {})
+    publish(export, str(path), {})
     return path
 
 
@@ -93,7 +98,7 @@ def test_strings_and_integers_must_be_equal_unless_the_tolerance_is_larger(tmp_p
         input_signature=[tf.TensorSpec([None], tf.string, "sentences")],
     )
     folder = str(tmp_path / "saved")
-    write_saved_model(root, {}, folder)
+    write_saved_model(Export(Kind("", ""), root, {}, []), folder)
     right = {"label": np.array([b"one", b"three"]), "index": np.array([3, 5], np.int32)}
     probe = Probe({"sentences": np.array([b"one", b"three"])}, right)
     report = self_check(folder, [probe])

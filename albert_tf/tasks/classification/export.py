@@ -14,8 +14,14 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.export.model_card import Kind
-from albert_tf.export.saved_model import Export, Outputs, ReusableSavedModel, input_specs, strings
+from albert_tf.export.saved_model import (
+    Export,
+    Kind,
+    Outputs,
+    ReusableSavedModel,
+    input_specs,
+    strings,
+)
 from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import cut_padding, pack, tokenizer_graph
 from albert_tf.io.text_tables import TextExample

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.model_card import Kind
-from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
+from albert_tf.export.saved_model import Export, Kind, ReusableSavedModel, strings
 from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import (
     cut_padding,
