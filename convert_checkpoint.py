@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 
-from absl import flags, logging
+from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
@@ -48,8 +48,6 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    # TensorFlow logs every name that it changes while saving.
-    logging.set_verbosity(logging.WARNING)
     # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(

@@ -21,7 +21,7 @@ and tensorflow_text.
 
 from __future__ import annotations
 
-from absl import flags, logging
+from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path, refuse_flags
@@ -76,8 +76,6 @@ def _main() -> None:
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.export import export_model
 
-    # TensorFlow logs every name that it changes while saving.
-    logging.set_verbosity(logging.WARNING)
     export_model(
         FLAGS.albert_directory,
         FLAGS.export_path,

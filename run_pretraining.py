@@ -30,10 +30,10 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    check_requested("train", "eval")
+    check_requested()
     if FLAGS.time_budget:
         refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
-    config = PretrainingConfig(**{"output_dir": "", **run_settings(PretrainingConfig)})
+    config = PretrainingConfig(**run_settings(PretrainingConfig))
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.pretraining.run import pretrain
 

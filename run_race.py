@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path, define_settings, given_settings, refuse_flags
+from albert_tf.cli.flags import define_path, define_settings, refuse_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.multiple_choice import data
@@ -66,10 +66,8 @@ def _main() -> None:
         return data.read_race(FLAGS.data_dir, SPLITS[action])
 
     # All data is read before anything is trained, so that its errors show at once.
-    examples, given = shared.read_examples(read), given_settings(data.MultipleChoiceSpec)
-    task, config = shared.open_task(
-        MultipleChoiceTask, "race", given, given, eval_batch_size=FLAGS.eval_batch_size
-    )
+    examples = shared.read_examples(read)
+    task, config = shared.open_task(MultipleChoiceTask, "race")
     run(task, examples, config)
 
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_settings, given_settings, refuse_flags
+from albert_tf.cli.flags import define_settings, refuse_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad
+from albert_tf.tasks.squad.data import FILES, Question, SquadSpec, read_squad
 
 FLAGS = flags.FLAGS
 
@@ -44,14 +44,11 @@ def _main() -> None:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.runner import run
-    from albert_tf.tasks.squad.answers import FILES
     from albert_tf.tasks.squad.task import SquadTask
 
-    given = given_settings(SquadSpec)
-    changes = {name: value for name, value in given.items() if name != "version"}
     shared.check_outputs(FILES)
     # All data is read before anything is trained, so that its errors show at once.
-    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}", given, changes)
+    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}")
     if FLAGS.null_score_diff_threshold is not None:
         task.use_threshold(FLAGS.null_score_diff_threshold)
     if task.spec.version == "1.1":

@@ -16,9 +16,7 @@ word and its tag per line.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,20 +26,19 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import NO_NUMBER, Sequences
 from albert_tf.errors import AlbertError
-from albert_tf.export.saved_model import Export, Kind, ReusableSavedModel, strings
+from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import cut_padding, join, keep, merge_words, tokenizer_graph
 from albert_tf.io import files, text_files
 from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
-from albert_tf.tasks.task_script import run_task_script
-from albert_tf.training.task import Batch, correct
+from albert_tf.tasks.flags import run_task_script
+from albert_tf.training.task import Arrays, Batch, Tensors, correct
+from albert_tf.weights.run_folder import RunFolder
 
-KIND = Kind(
-    "ALBERT token classifier",
-    "import tensorflow as tf\nimport tensorflow_text\n\n"
-    'tf.saved_model.load("{name}")(["Words are separated by spaces ."])["tags"]',
+KIND = Kind.of_texts(
+    "ALBERT token classifier", "tag", 'tag(["Words are separated by spaces ."])["tags"]'
 )
 
 
@@ -85,7 +82,7 @@ class AlbertTagger(AlbertModel):
         self.head = ClassificationHead(num_tags, config.hidden_size, dtype=dtype)
         self.built = True
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+    def call(self, inputs: Tensors, training: bool = False) -> tf.Tensor:
         """Tags a batch."""
         sequence = tf.cast(self.encoder(inputs, training=training)["sequence_output"], tf.float32)
         logits = self.head(tf.reshape(sequence, [-1, self.config.hidden_size]))
@@ -102,7 +99,6 @@ class TokenClassificationTask(FineTuningTask):
     def encode(
         self,
         examples: Sequence[Sentence],
-        name: str,
         *,
         labelled: bool = True,
         training: bool = False,
@@ -112,11 +108,11 @@ class TokenClassificationTask(FineTuningTask):
         unknown = {tag for sentence in examples for tag in sentence.tags} - set(numbers)
         if unknown and labelled:
             tags = ", ".join(sorted(unknown))
-            raise AlbertError(f"The data set {name} has unknown tags: {tags}.")
+            raise AlbertError(f"The examples have unknown tags: {tags}.")
         ids, tags = zip(*(self._row(example, numbers) for example in examples))
         sequences = ((row, len(row)) for row in ids)
         data = Sequences(sequences, self.tokenizer.pad_id, token_columns={"tags": tags})
-        return ExampleSet(examples, data, f"{name}: {len(examples):,} sentences")
+        return ExampleSet(examples, data, f"{len(examples):,} sentences")
 
     def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[list[int], list[int]]:
         """Returns ids [tokens] and tags [tokens], with 0 for unknown tags."""
@@ -133,11 +129,11 @@ class TokenClassificationTask(FineTuningTask):
         """Builds the encoder with its head."""
         return AlbertTagger(self.config, len(self.spec.tags), dtype)
 
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def weights(self, batch: Batch) -> Tensors:
         """Counts the words in the batch."""
         return {"examples": tf.reduce_sum(tf.cast(batch["tags"] >= 0, tf.float32))}
 
-    def sums(self, model: AlbertTagger, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: AlbertTagger, batch: Batch, training: bool) -> Tensors:
         """Sums the loss and the correct tags."""
         logits = model(model_inputs(batch), training=training)
         tags = batch["tags"]
@@ -146,19 +142,19 @@ class TokenClassificationTask(FineTuningTask):
         hits = tf.cast(correct(logits, tags), tf.float32)
         return {"loss": tf.reduce_sum(losses * counts), "accuracy": tf.reduce_sum(hits)}
 
-    def predict(self, model: AlbertTagger, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: AlbertTagger, batch: Batch) -> Tensors:
         """Returns the predicted tags and those of the words, int32 [batch, max_seq_length]."""
         predicted = tf.argmax(model(model_inputs(batch)), -1, tf.int32)
         padding = [[0, 0], [0, self.spec.max_seq_length - tf.shape(predicted)[1]]]
         tags = tf.pad(batch["tags"], padding, constant_values=NO_NUMBER)
         return {"predicted": tf.pad(predicted, padding), "tags": tags}
 
-    def _words(self, outputs: Mapping[str, np.ndarray], name: str) -> list[list[str]]:
+    def _words(self, outputs: Arrays, name: str) -> list[list[str]]:
         """Returns the tags of the words of each sentence, without words that were cut off."""
         rows = zip(outputs[name], outputs["tags"] >= 0)
         return [[self.spec.tags[i] for i in row[tagged]] for row, tagged in rows]
 
-    def metrics(self, outputs: Mapping[str, np.ndarray], examples: Any = None) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: Any = None) -> dict[str, float]:
         """Computes precision, recall and F1 of whole entities."""
         from seqeval.metrics import f1_score, precision_score, recall_score
 
@@ -166,11 +162,9 @@ class TokenClassificationTask(FineTuningTask):
         scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
         return {name: float(score(*tags, zero_division=0)) for name, score in scores.items()}
 
-    def write_predictions(
-        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
-    ) -> None:
+    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.txt; words that were cut off get the tag O."""
-        path = os.path.join(output_dir, "predictions.txt")
+        path = folder.file("predictions.txt")
         rows = zip(data.examples, self._words(outputs, "predicted"))
         pairs = [zip(x.words, [*tags, *["O"] * len(x.words)]) for x, tags in rows]
         files.write_text(path, "\n".join("".join(f"{w} {t}\n" for w, t in x) for x in pairs))
@@ -181,7 +175,7 @@ class TokenClassificationTask(FineTuningTask):
         graph, longest = tokenizer_graph(self.tokenizer), self.spec.max_seq_length
 
         @tf.function(autograph=False, input_signature=[strings("sentences")])
-        def tag(sentences: tf.Tensor) -> dict[str, tf.Tensor]:
+        def tag(sentences: tf.Tensor) -> Tensors:
             words = tf.strings.split(sentences)
             pieces = merge_words(graph(words.values))
             ids = words.with_values(pieces).merge_dims(1, 2)
@@ -195,16 +189,15 @@ class TokenClassificationTask(FineTuningTask):
             names = tf.where(inside, tf.gather(tf.constant(self.spec.tags), number), "O")
             return {"tags": words.with_values(names).to_tensor("")}
 
-        root = ReusableSavedModel(tag, list(model.named_weights().values()), trainable=False)
-        root.tokenizer = graph
+        root = text_model(tag, graph, model)
         return Export(KIND, root, {"serving_default": tag}, self._probes(model))
 
     def _probes(self, model: AlbertTagger) -> list[Probe]:
         """Returns probes that check the export."""
-        predict, probes = functools.partial(self.predict, model), []
+        probes = []
         for texts in text_batches():
             sentences = [Sentence(text.split()) for text in texts]
-            outputs = self.encode(sentences, "probes", labelled=False).outputs(predict)
+            outputs = self.outputs(model, sentences)
             words = [len(text.split()) for text in texts]
             tags = [
                 [*row, *["O"] * (count - len(row)), *[""] * (max(words) - count)]

@@ -230,7 +230,7 @@ BAD_INPUT = {
     "no file": ({"do_eval": True}, "--do_eval needs --eval_file"),
     "missing column": (
         {"text_column": "txt"},
-        "train.tsv:2: no column 'txt'",
+        "train.tsv:2: there is no column 'txt'",
     ),
     "unknown label": (
         {"do_eval": True, "eval_file": "{folder}/odd.tsv"},

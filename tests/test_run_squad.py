@@ -10,7 +10,6 @@ import json
 import shutil
 
 import pytest
-from absl import flags
 
 import run_squad
 from albert_tf.errors import AlbertError
@@ -19,6 +18,7 @@ from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.cases import slow
+from tests.support.script_flags import parsed_flags
 
 PEOPLE = {"anna": "rome", "ben": "oslo", "carla": "lima", "dora": "kyiv"}
 WORDS = ["lives", "in", ".", "where", "does", "live", "?", *PEOPLE, *PEOPLE.values()]
@@ -97,15 +97,11 @@ def trained(request, folder):
     """Version, model folder and output of a run that trained and evaluated."""
     version = request.param
     arguments = training_flags(folder, version)
-    known, printed = set(flags.FLAGS), io.StringIO()
-    run_squad.define_flags()
-    try:
-        flags.FLAGS(["run_squad", *command_line(arguments)])
-        with contextlib.redirect_stdout(printed):
-            run_squad._main()
-    finally:
-        for name in set(flags.FLAGS) - known:
-            delattr(flags.FLAGS, name)
+    with (
+        parsed_flags(run_squad.define_flags, *command_line(arguments)),
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
+        run_squad._main()
     return version, arguments["output_dir"], printed.getvalue()
 
 
@@ -218,8 +214,6 @@ def test_rows_are_evaluated_in_python_as_the_script_evaluates_the_file(trained):
     ("changes", "message"),
     [
         ({"train_file": "none.json"}, "none.json does not exist"),
-        ({"train_file": "train-2.0.json"}, "is unanswerable (is_impossible), which SQuAD 1.1"),
-        ({"train_file": "wrong.json"}, "question ben-carla): the answer 'paris' is not in the"),
         (
             {"eval_file": "unlabelled-1.1.json"},
             "has no answer, which training and evaluation need; use --",
@@ -229,13 +223,9 @@ def test_rows_are_evaluated_in_python_as_the_script_evaluates_the_file(trained):
         ({"do_train": False, "do_eval": False}, "There is nothing to do"),
         ({"do_train": False, "output_dir": "nowhere"}, "holds no fine-tuned model"),
         ({"max_seq_length": 10}, "leaves no room for the paragraph"),
-        ({"max_seq_length": 64}, "max_seq_length=64 exceeds the model's"),
     ],
 )
 def test_errors_are_one_sentence(folder, run, tmp_path, changes, message):
-    content = squad_json("1.1")
-    content["data"][0]["paragraphs"][1]["qas"][1]["answers"][0]["text"] = "paris"
-    (folder / "wrong.json").write_text(json.dumps(content))
     arguments = {**training_flags(folder, "1.1"), "output_dir": tmp_path / "model"}
     for name, value in changes.items():
         arguments[name] = folder / value if name.endswith(("file", "dir")) else value

@@ -52,6 +52,21 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
         self.__call__ = call
 
 
+def text_model(
+    call: Callable[..., Any], graph: tf.Module, model: AlbertModel
+) -> ReusableSavedModel:
+    """Returns the root of a SavedModel that takes texts.
+
+    Args:
+      call: from texts to outputs; calls `graph` and `model`.
+      graph: the tokenizer.
+      model: its weights become those of the SavedModel.
+    """
+    root = ReusableSavedModel(call, list(model.named_weights().values()), trainable=False)
+    root.tokenizer = graph
+    return root
+
+
 def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
     """Returns specs of the encoder's inputs and further ones, int32 [None, None]."""
     return {name: tf.TensorSpec([None, None], tf.int32, name) for name in (*INPUTS, *names)}
@@ -79,11 +94,28 @@ def serving_signature(
     return serve.get_concrete_function(**specs)
 
 
+_TEXTS = """import tensorflow as tf
+import tensorflow_text  # registers the operations that read text
+
+"""
+
+
 class Kind(NamedTuple):
     """A kind of export: a title, and Python code that uses it, with {name} for its name."""
 
     title: str
     example: str
+
+    @classmethod
+    def of_texts(cls, title: str, name: str, call: str) -> Kind:
+        """Returns the kind of a SavedModel that takes texts.
+
+        Args:
+          title: see the class.
+          name: of the loaded model in the code.
+          call: code that calls it.
+        """
+        return cls(title, f'{_TEXTS}{name} = tf.saved_model.load("{{name}}")\n{call}')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +24,8 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.specs import EvalSpec
-from albert_tf.training.task import Batch, Task, correct
+from albert_tf.training.specs import EvalSpec, RunConfig
+from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
 from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder
 
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from albert_tf.export.saved_model import Export, Outputs
+    from albert_tf.keras2 import keras
     from albert_tf.modeling.encoder import AlbertModel
+    from albert_tf.weights.source import Source
+
+_Part = TypeVar("_Part")
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,7 +47,7 @@ class ExampleSet:
     Attributes:
       examples: of the task's own type.
       source: their token sequences, in the order of the examples; one or several for each.
-      summary: describes the data set on the terminal.
+      summary: describes them on the terminal.
       identity: identifies what the examples have besides `source`.
       name: of the data set, for the terminal and the names of metrics.
     """
@@ -64,7 +69,7 @@ class ExampleSet:
         data = self.fingerprint
         return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self, data)
 
-    def outputs(self, predict: Callable[[Batch], Mapping[str, tf.Tensor]]) -> dict[str, np.ndarray]:
+    def outputs(self, predict: Callable[[Batch], Tensors]) -> dict[str, np.ndarray]:
         """Returns the outputs for all sequences or groups, [n, ...], in their order.
 
         Args:
@@ -98,13 +103,11 @@ class FineTuningTask(Task):
 
     #: The dataclass of `spec`.
     spec_class: type
+    #: Examples of an evaluation batch, if the settings do not say.
+    eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
 
     def __init__(
-        self,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        spec: Any,
-        dropout_rate: float = 0.1,
+        self, config: AlbertConfig, tokenizer: Tokenizer, spec: Any, dropout_rate: float = 0.1
     ) -> None:
         config.check_vocabulary(tokenizer.vocab_size, tokenizer.spec.model_file)
         config.check_length(spec.max_seq_length)
@@ -124,14 +127,19 @@ class FineTuningTask(Task):
 
         Args:
           config, tokenizer: of the pretrained model; see `load_model_files`.
-          recipe, settings: see `FineTuneConfig.from_recipe`.
-          spec: the task's own settings, without `max_seq_length`, which the recipe has.
+          recipe: see `FineTuneConfig.from_recipe`.
+          spec: entries of the task's own settings, which take precedence over `settings`.
+          settings: of the run, and of the task if its `spec_class` declares them by `setting`.
 
         Raises:
           AlbertError: a setting is impossible.
         """
+        settings = {"eval_batch_size": cls.eval_batch_size, **settings}
+        fields = dataclasses.fields(cls.spec_class)
+        declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
+        own = {**{name: settings.pop(name) for name in declared & {*settings}}, **spec}
         run = FineTuneConfig.from_recipe(recipe, config, **settings)
-        own = cls.spec_class(**{**spec, "max_seq_length": run.max_seq_length})
+        own = cls.spec_class(**{**own, "max_seq_length": run.max_seq_length})
         return cls(run.model_config(config), tokenizer, own, run.classifier_dropout), run
 
     def task_file(self) -> dict[str, object]:
@@ -181,23 +189,22 @@ class FineTuningTask(Task):
         Raises:
           AlbertError: a label is missing or unknown.
         """
-        data = self.encode(examples, name, labelled=labelled, training=training)
+        data = self.encode(examples, labelled=labelled, training=training)
         data.name = name
         data.source.lengths = length_buckets(
             self.spec.max_seq_length, pad_to_max=pad_to_max, few=few_lengths
         )
-        log.info(data.summary)
+        log.info(f"{name}: {data.summary}")
         return data
 
     @abc.abstractmethod
     def encode(
-        self, examples: Sequence[Any], name: str, *, labelled: bool = True, training: bool = False
+        self, examples: Sequence[Any], *, labelled: bool = True, training: bool = False
     ) -> ExampleSet:
         """Converts examples to token sequences of at most `max_seq_length`.
 
         Args:
           examples: of the task's own type.
-          name: of the data set, for the summary and errors.
           labelled: whether every example must have a label.
           training: whether the examples are to be trained on.
 
@@ -205,21 +212,20 @@ class FineTuningTask(Task):
           AlbertError: a label is missing or unknown.
         """
 
+    def outputs(self, model: AlbertModel, examples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Returns the outputs of `predict` for examples, which need no labels, in their order."""
+        data = self.encode(examples, labelled=False)
+        return data.outputs(functools.partial(self.predict, model))
+
     def forget_evaluation(self) -> None:
         """Forgets what the last evaluation set, because other weights have been loaded."""
 
     @abc.abstractmethod
-    def write_predictions(
-        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
-    ) -> None:
+    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes the predictions for a data set, given the outputs of `predict` in its order."""
 
     def write_evaluation(
-        self,
-        data: ExampleSet,
-        outputs: Mapping[str, np.ndarray],
-        results: Mapping[str, float],
-        output_dir: str,
+        self, data: ExampleSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
     ) -> None:
         """Writes more than the `results`, which are in eval_results.json; by default nothing."""
 
@@ -264,13 +270,11 @@ class FineTuningTask(Task):
         value = {"task": self.name, **self.task_file()}
         files.write_json(os.path.join(folder, TASK_FILE), value)
 
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def weights(self, batch: Batch) -> Tensors:
         """Counts the examples in the batch."""
         return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Divides the sums, such as `loss` and `accuracy`, by the number of examples."""
         return {name: value / weights["examples"] for name, value in sums.items()}
 
@@ -280,12 +284,12 @@ class FineTuningTask(Task):
         return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
-def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def model_inputs(batch: Tensors) -> Tensors:
     """Selects the encoder's inputs in a batch."""
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
 
 
-def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
     """Sums cross-entropy (`loss`) and correct answers (`accuracy`).
 
     Args:
@@ -297,6 +301,35 @@ def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
 
 
+def choice_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the mean negative log-likelihood of int labels [n], given probabilities [n, C]."""
+    likelihoods = probabilities[np.arange(len(labels)), labels.astype(np.int64)]
+    return -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+
+
+def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
+    """Returns the output `logits` of a model for a batch."""
+    return model(model_inputs(batch), training=training)["logits"]
+
+
+def load_config(config_file: str | None, checkpoint: str | None) -> AlbertConfig:
+    """Loads the configuration of a model that starts from a checkpoint.
+
+    Args:
+      config_file: JSON file or a preset; None: the configuration beside the checkpoint.
+      checkpoint: see albert_tf.weights.load.open_source; None for random weights.
+
+    Raises:
+      AlbertError: there is none, or it does not fit the weights.
+    """
+    if not config_file:
+        return _beside(checkpoint, lambda x: x.config(), "`albert_config_file`", CONFIG_FILE)
+    config = AlbertConfig.load(config_file)
+    if checkpoint:
+        check_architecture(config, checkpoint)
+    return config
+
+
 def load_model_files(
     checkpoint: str | None,
     config_file: str | None = None,
@@ -306,8 +339,8 @@ def load_model_files(
     """Loads a model's configuration and tokenizer, by default those beside the checkpoint.
 
     Args:
-      checkpoint: see albert_tf.weights.load.open_source.
-      config_file: JSON file, or a preset, which takes its vocabulary size from the tokenizer.
+      checkpoint, config_file: see `load_config`. A preset takes its vocabulary size from the
+        tokenizer.
       vocabulary: SentencePiece model, WordPiece vocabulary, tokenizer.json, or a model that has
         one; see Tokenizer.from_file.
       lower_case: see Tokenizer.from_file.
@@ -316,24 +349,26 @@ def load_model_files(
       AlbertError: one of them is neither given nor beside the checkpoint, there is no such
         checkpoint, or the configuration does not fit.
     """
-    source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
-    config = AlbertConfig.load(config_file) if config_file else source and source.config()
+    config = load_config(config_file, checkpoint)
     if vocabulary:
         tokenizer = Tokenizer.from_file(vocabulary, lower_case)
     else:
-        tokenizer = source and source.tokenizer(lower_case)
-    for value, setting, file in (
-        (config, "`albert_config_file`", CONFIG_FILE),
-        (tokenizer, "`spm_model_file` or `vocab_file`", SPEC_FILE),
-    ):
-        if not value:
-            if not source:
-                raise missing_setting(setting)
-            # If there is no such folder, `location` raises the error for that.
-            place = checkpoint if files.exists(locate(checkpoint)) else source.location
-            raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")
+        setting = "`spm_model_file` or `vocab_file`"
+        tokenizer = _beside(checkpoint, lambda x: x.tokenizer(lower_case), setting, SPEC_FILE)
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
-    if checkpoint and config_file:
-        check_architecture(config, checkpoint)
     return config, tokenizer
+
+
+def _beside(
+    checkpoint: str | None, read: Callable[[Source], _Part | None], setting: str, file: str
+) -> _Part:
+    """Returns what is read beside a checkpoint; `setting` and `file` name it in errors."""
+    if not checkpoint:
+        raise missing_setting(setting)
+    source = open_source(checkpoint)
+    if found := read(source):
+        return found
+    # If there is no such folder, `location` raises the error for that.
+    place = checkpoint if files.exists(locate(checkpoint)) else source.location
+    raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")

@@ -13,6 +13,7 @@ et al. (2020), section 4.9.
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -22,19 +23,12 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, storage
+from albert_tf.io import files
 from albert_tf.io.log import log
-from albert_tf.tasks.prediction_tables import (
-    PREDICTIONS,
-    PREDICTIONS_FILE,
-    read_predictions,
-    write_predictions,
-)
-from albert_tf.tasks.squad import answers as squad
+from albert_tf.tasks.prediction_tables import find_predictions, read_predictions, write_predictions
+from albert_tf.tasks.squad import data as squad
 
 FLAGS = flags.FLAGS
-#: Files of predictions in an output directory, or in a folder of several.
-_PATTERNS = (PREDICTIONS_FILE, f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv", squad.FILES[0])
 
 
 def average_tables(paths: Sequence[str], output: str) -> None:
@@ -74,11 +68,10 @@ def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -
     for question in questions:
         lists = [member.nbest[question] for member in members]
         total, surest = collections.Counter(), {}
-        for entry in (entry for nbest in lists for entry in nbest):
+        for entry in itertools.chain(*lists):
             text, probability = entry["text"], entry["probability"]
             total[text] += probability / len(members)
-            if probability > surest.get(text, {"probability": -1})["probability"]:
-                surest[text] = entry
+            surest[text] = max(surest.get(text, entry), entry, key=lambda x: x["probability"])
         # Of equals, the text that an earlier run ranks higher comes first.
         best = total.most_common(max(map(len, lists)))
         mean.nbest[question] = [{**surest[text], "probability": value} for text, value in best]
@@ -111,22 +104,24 @@ def ensemble(
             f"`output_dir`={output_dir} is among `run_dirs`; give a folder that is not one of the "
             "runs, or the averaged predictions would replace its own."
         )
+    answers = squad.PREDICTIONS_FILE
     found = {
-        (folder, os.path.relpath(path, folder))
+        folder: {
+            *(os.path.relpath(path, folder) for path in find_predictions(folder)),
+            *([answers] if files.exists(os.path.join(folder, answers)) else ()),
+        }
         for folder in run_dirs
-        for pattern in _PATTERNS
-        for path in storage.glob(os.path.join(folder, pattern))
     }
-    names = sorted({name for _, name in found})
-    for folder in run_dirs:
-        if missing := [name for name in names if (folder, name) not in found]:
+    names = sorted(set().union(*found.values()))
+    for folder, own in found.items():
+        if missing := [name for name in names if name not in own]:
             raise AlbertError(f"{folder} lacks {missing[0]}, which others of `run_dirs` have.")
     if not names:
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
-    for name in [*names, *(squad.FILES if squad.FILES[0] in names else ())]:
+    for name in [*names, *(squad.FILES if answers in names else ())]:
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
-        if name in squad.FILES:
+        if name == answers:
             average_answers(run_dirs, output_dir, threshold)
         else:
             paths = [os.path.join(folder, name) for folder in run_dirs]

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.training.specs import RunConfig
+from albert_tf.training.task import Tensors
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import model_folder
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class FineTunedModel:
+class FineTunedModel(abc.ABC):
     """Base of TextClassifier, TextRegressor, QuestionAnswerer and MultipleChoice.
 
     Args:
@@ -36,14 +36,12 @@ class FineTunedModel:
     """
 
     task_class: ClassVar[type[FineTuningTask]]
-    #: Examples of an evaluation batch, if the settings do not say.
-    eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
 
     def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
         self.task, self.model, self.folder = task, model, folder
-        self._graph: Callable[..., dict[str, tf.Tensor]] | None = None
+        self._graph: Callable[..., Tensors] | None = None
 
-    def _predict(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _predict(self, batch: Tensors) -> Tensors:
         """Returns the predictions of the task for a batch, from a graph for all sizes."""
         check_not_forked()
         if self._graph is None:
@@ -75,34 +73,45 @@ class FineTunedModel:
         cls,
         model: str,
         recipe: str,
-        train: Sequence[Any],
-        held_out: Sequence[Any],
+        train: Any,
+        eval: Any,
         spec: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> Self:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, run
 
+        held_out = () if eval is None else cls._read(eval, "eval", spec)
         model = path_of(model, "pretrained model")
-        settings = {"eval_batch_size": cls.eval_batch_size, **settings, "init_checkpoint": model}
-        fields = dataclasses.fields(cls.task_class.spec_class)
-        own = {field.name for field in fields if "help" in field.metadata}  # Declared settings.
-        own = own & {*settings} - {"max_seq_length"}
-        spec = {**{name: settings.pop(name) for name in own}, **spec}
+        settings = {**settings, "init_checkpoint": model}
         task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)
         run(task, Examples(train, {"eval": held_out}), config)
         return cls.load(config.output_dir)
 
-    def _evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
-        """Returns the metrics for examples, as the task's script computes them.
+    @classmethod
+    @abc.abstractmethod
+    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[Any]:
+        """Reads the examples of a data set, given the task's settings."""
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns the metrics for labelled data, as the task's script computes them.
 
         The precision is that of the run, while predictions of single texts are made in float32.
-        """
-        from albert_tf.tasks.runner import open_trained
 
-        run = FineTuneConfig(self._saved("evaluate"), eval_batch_size=self.eval_batch_size)
-        data = self.task.open_examples(examples, "eval")
-        return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
+        Args:
+          data: as for `train`, with the same columns.
+
+        Raises:
+          AlbertError: the data is malformed or lacks labels, or the model is in no folder.
+        """
+        from albert_tf.training.estimator import Estimator
+
+        examples = self._read(data, "eval", vars(self.task.spec))
+        size = self.task.eval_batch_size
+        estimator = Estimator(
+            self.task, FineTuneConfig(self._saved("evaluate"), eval_batch_size=size)
+        )
+        return estimator.evaluate(self.task.open_examples(examples, "eval").eval_spec(size))
 
     def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_model`.

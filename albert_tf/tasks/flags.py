@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of the runners, and the settings, examples and tasks that they ask for."""
+"""The flags of the runners, what they ask for, and a runner for any task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags
 
-from albert_tf.cli.flags import check_needs, define_path, define_settings, given_settings
+from albert_tf.cli import script
+from albert_tf.cli.flags import (
+    check_needs,
+    define_overwrite_flag,
+    define_path,
+    define_settings,
+    given_settings,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
@@ -59,20 +66,12 @@ class ModelFiles(Settings):
         None, "The same as --spm_model_file.", path=True, needs="do_train"
     )
     do_lower_case: bool | None = setting(
-        None,
-        "Lower-case the text. Default: as in tokenizer.json, or true.",
-        needs="do_train",
+        None, "Lower-case the text. Default: as in tokenizer.json, or true.", needs="do_train"
     )
 
 
 def define_run_flags(config: type[RunConfig], do_train: bool, without: Sequence[str] = ()) -> None:
-    """Defines the flags of a runner.
-
-    Args:
-      config: its settings.
-      do_train: the default of --do_train.
-      without: names of settings that are no flags.
-    """
+    """Defines the flags of a runner: of its settings, but for some, and --do_train's default."""
     flags.DEFINE_bool("do_train", do_train, "Train.")
     flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
     define_settings(config, without=without)
@@ -93,14 +92,7 @@ def requested() -> list[str]:
 
 
 def check_requested(*others: str) -> None:
-    """Checks that there is something to do, and notes flags that have no effect; see `check_needs`.
-
-    Args:
-      *others: flags that ask for something, besides those of ACTIONS.
-
-    Raises:
-      AlbertError: there is nothing to do, or see `check_needs`.
-    """
+    """Raises AlbertError if nothing is asked for, by ACTIONS or others; see also `check_needs`."""
     names = [name for name in [*(f"do_{action}" for action in ACTIONS), *others] if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         *first, last = (f"--{name}" for name in names)
@@ -140,30 +132,31 @@ def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
 
 
 def open_task(
-    task_class: type[Task],
-    recipe: str,
-    spec: Mapping[str, Any],
-    changes: Mapping[str, Any] = {},
-    **others: Any,
+    task_class: type[Task], recipe: str, spec: Mapping[str, Any] = {}, **others: Any
 ) -> tuple[Task, FineTuneConfig]:
     """Returns the task to train, or without --do_train that of the model in --output_dir.
+
+    Settings of the task that are given as flags are those to train with, or override those of the
+    trained model; so does --max_seq_length.
 
     Args:
       task_class: the task.
       recipe: its recipe, for training.
-      spec: its settings for training, without `max_seq_length`.
-      changes: settings of a trained model to override. `max_seq_length` is one if its flag is
-        given.
+      spec: settings of the task for training that are no flags.
       **others: settings of the run that override the flags and the recipe.
 
     Raises:
       AlbertError: see `FineTuningTask.new` and `FineTuningTask.load`.
     """
-    settings = {**run_settings(FineTuneConfig), **others}
+    of_run = {**run_settings(FineTuneConfig), **others}
+    given = {**of_run, **given_settings(task_class.spec_class)}
     if not FLAGS.do_train:
-        config = FineTuneConfig(**{**settings, "freeze": None, "init_checkpoint": None})
-        given = {k: v for k, v in settings.items() if k == "max_seq_length"}
-        return task_class.load(model_folder(config.output_dir), **{**changes, **given}), config
+        run = {"eval_batch_size": task_class.eval_batch_size, **of_run}
+        config = FineTuneConfig(**{**run, "freeze": None, "init_checkpoint": None})
+        fields = dataclasses.fields(task_class.spec_class)
+        free = {x.name for x in fields if x.metadata.get("needs") != "do_train"}
+        changes = {name: given[name] for name in free & {*given}}
+        return task_class.load(model_folder(config.output_dir), **changes), config
     from albert_tf.tasks.base import load_model_files
 
     own = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file
@@ -172,7 +165,50 @@ def open_task(
             f"Without --init_checkpoint, the bundled {DEFAULT} is trained; --init_checkpoint={NONE}"
             " starts from random weights."
         )
-        settings["init_checkpoint"] = DEFAULT
-    source = settings.get("init_checkpoint") or (None if any(own) else DEFAULT)
+        given["init_checkpoint"] = DEFAULT
+    source = given.get("init_checkpoint") or (None if any(own) else DEFAULT)
     model_files = load_model_files(source, *own, FLAGS.do_lower_case)
-    return task_class.new(*model_files, recipe, spec, settings)
+    return task_class.new(*model_files, recipe, spec, given)
+
+
+def run_task_script(
+    task_class: type[FineTuningTask],
+    read: Callable[[str], Sequence[Any]],
+    make_spec: Callable[[Sequence[Any]], Mapping[str, Any]],
+) -> None:
+    """Runs a script that trains, evaluates, predicts and exports a task, and exits.
+
+    It has the recipe for texts of one's own. examples/run_token_classifier.py uses it; the scripts
+    of the built-in tasks have further flags.
+
+    Args:
+      task_class: the task.
+      read: reads the examples of a file.
+      make_spec: returns the task's own settings for the training examples, without
+        `max_seq_length`.
+    """
+
+    def define_flags() -> None:
+        define_finetuning_flags("Examples")
+        text = "A new folder for a SavedModel of the model in --output_dir."
+        define_path("export_path", None, text)
+        define_overwrite_flag()
+
+    def main() -> None:
+        from albert_tf.tasks.export import export_model
+        from albert_tf.tasks.runner import run
+
+        check_requested("export_path")
+        if FLAGS.export_path and FLAGS.strategy == "multi_worker":
+            raise AlbertError(
+                "--export_path is not for --strategy=multi_worker, as every machine would write "
+                "it; export afterwards, on one machine."
+            )
+        examples = read_examples(lambda action: read(file_of(action)))
+        spec = make_spec(examples.train) if FLAGS.do_train else {}
+        task, config = open_task(task_class, "custom", spec)
+        run(task, examples, config)
+        if FLAGS.export_path:
+            export_model(FLAGS.output_dir, FLAGS.export_path, FLAGS.overwrite)
+
+    script.run(main, define_flags)

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, storage
 from albert_tf.io.text_tables import read_tsv
 
 #: The file of predictions in an output directory, and the folder of those of several data sets.
@@ -34,16 +35,17 @@ class Predictions(NamedTuple):
     values: np.ndarray
 
 
-def write_predictions(
-    path: str, ids: Iterable[str], values: np.ndarray | Sequence, labels: Sequence[str]
-) -> None:
-    """Writes a TSV file: id, prediction and, if there are labels, the probability of each.
+def find_predictions(folder: str) -> list[str]:
+    """Returns the paths of the tables in an output directory, or in a folder of several."""
+    patterns = PREDICTIONS_FILE, f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv"
+    return [path for x in patterns for path in storage.glob(os.path.join(folder, x))]
 
-    Args:
-      path: of the file.
-      ids, values, labels: see Predictions.
-    """
-    values = np.asarray(values).reshape(-1, len(labels) or 1)
+
+def write_predictions(
+    path: str, ids: Iterable[str], values: np.ndarray, labels: Sequence[str]
+) -> None:
+    """Writes a TSV file: id, prediction and, if there are labels, the probability of each."""
+    values = np.reshape(values, [-1, len(labels) or 1])
     rows = [["id", "prediction", *labels]]
     for id_, value in zip(ids, values):
         numbers = [f"{number:.6f}" for number in value]
@@ -70,7 +72,7 @@ def read_predictions(path: str) -> Predictions:
         if len(fields) != len(header):
             raise AlbertError(f"{where}: {len(fields)} fields instead of {len(header)}.")
         try:
-            row = [float(field) for field in (fields[2:] if labels else fields[1:])]
+            row = [float(field) for field in fields[2 if labels else 1 :]]
         except ValueError:
             raise AlbertError(f"{where}: a prediction is not a number.") from None
         if labels and not (min(row) >= 0 and abs(sum(row) - 1) < _SUM_TOLERANCE):

@@ -60,15 +60,17 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
         `Estimator.train_and_evaluate`.
       DivergedError: the training has diverged, with several seeds each time.
     """
-    folders = [config.output_dir, *(seed.output_dir for seed in _seeds(config).values())]
+    folders = [config.output_dir, *(own.output_dir for own in _seeds(config).values())]
     with output_lock(config.strategy, *(folders if examples.train else ())):
-        return _run(task, examples, config)
+        return _run(task, examples, config, RunFolder(config.output_dir))
 
 
-def _run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dict[str, float]:
+def _run(
+    task: FineTuningTask, examples: Examples, config: FineTuneConfig, folder: RunFolder
+) -> dict[str, float]:
     options = {"pad_to_max": config.strategy == "tpu", "few_lengths": config.jit_compile is True}
     if examples.train:
-        RunFolder(config.output_dir).check_same_seeds(_seeds(config))
+        folder.check_same_seeds(_seeds(config))
         if config.num_seeds > 1 and not any(examples.evaluate.values()):
             raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
     # All examples are tokenized before the training, so that errors show at once.
@@ -82,13 +84,13 @@ def _run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> di
         data = task.open_examples(examples.train, "train", training=True, **options)
         estimator = fine_tune(task, config, data, eval_specs)
     elif evaluated or predicted:
-        estimator = open_trained(task, config)
-    results = report(estimator, eval_specs, config.output_dir) if eval_specs else {}
+        estimator = _open_best_seed(task, config)
+    results = report(estimator, eval_specs, folder) if eval_specs else {}
     for data in predicted:
         spec = data.eval_spec(size)
         outputs = estimator.predict(spec.input_fn, max_steps=spec.max_steps)
         if estimator.chief:
-            task.write_predictions(data, outputs, config.output_dir)
+            task.write_predictions(data, outputs, folder)
     return results
 
 
@@ -111,7 +113,7 @@ def fine_tune(
     )
     if config.num_seeds > 1:
         _fine_tune_seeds(task, run, data.source, max_steps, eval_specs[0])
-        return open_trained(task, run)
+        return _open_best_seed(task, run)
     estimator = Estimator(task, run)
     train_spec = TrainSpec.of(data.source.reseeded(run.seed), max_steps)
     spec = eval_specs[0] if eval_specs else None
@@ -128,14 +130,11 @@ def _seeds(config: FineTuneConfig) -> dict[str, FineTuneConfig]:
     Raises:
       AlbertError: the last seed is too large.
     """
-    seeds = range(config.seed, config.seed + config.num_seeds) if config.num_seeds > 1 else ()
-    folders = {f"seed-{seed}": seed for seed in seeds}
-    return {
-        name: dataclasses.replace(
-            config, seed=seed, num_seeds=1, output_dir=os.path.join(config.output_dir, name)
-        )
-        for name, seed in folders.items()
-    }
+    runs: dict[str, FineTuneConfig] = {}
+    for seed in range(config.seed, config.seed + config.num_seeds) if config.num_seeds > 1 else ():
+        folder = os.path.join(config.output_dir, name := f"seed-{seed}")
+        runs[name] = dataclasses.replace(config, seed=seed, num_seeds=1, output_dir=folder)
+    return runs
 
 
 def _fine_tune_seeds(
@@ -153,8 +152,7 @@ def _fine_tune_seeds(
     values: dict[str, float | None] = {}
     for name, own in _seeds(config).items():
         log.info(f"Seed {own.seed} ({len(values) + 1} of {config.num_seeds}):")
-        estimator = Estimator(task, own)
-        values[name] = None
+        estimator, values[name] = Estimator(task, own), None
         try:
             train_spec = TrainSpec.of(source.reseeded(own.seed), max_steps)
             value = _train_seed(estimator, train_spec, eval_spec)
@@ -166,8 +164,7 @@ def _fine_tune_seeds(
     finite = {name: value for name, value in values.items() if value is not None}
     if not finite:
         raise DivergedError(f"The training of all {len(values)} seeds has diverged, see above.")
-    sign = 1 if task.best_metric_larger_is_better else -1
-    best = max(finite, key=lambda name: sign * finite[name])
+    best = (max if task.best_metric_larger_is_better else min)(finite, key=finite.get)
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         owner = removal.owner_id("seeds", os.path.abspath(config.output_dir))
@@ -177,10 +174,10 @@ def _fine_tune_seeds(
     log.info(f"{task.best_metric} of {len(values)} seeds:")
     for name, value in values.items():
         log.info(f"  {name:12} {'diverged' if value is None else f'{value:.4f}'}")
-    low, high = min(finite.values()), max(finite.values())
+    found = sorted(finite.values())
     log.info(
-        f"  median {statistics.median(finite.values()):.4f}, best {finite[best]:.4f} ({best}), "
-        f"spread {low:.4f} to {high:.4f}."
+        f"  median {statistics.median(found):.4f}, best {finite[best]:.4f} ({best}), "
+        f"spread {found[0]:.4f} to {found[-1]:.4f}."
     )
 
 
@@ -197,35 +194,42 @@ def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
     return estimator.evaluate(eval_spec)[estimator.task.best_metric]
 
 
-def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:
+def _open_best_seed(task: FineTuningTask, run: RunConfig) -> Estimator:
     """Returns the Estimator of the model in an output directory, or of its best seed."""
     folder = RunFolder(run.output_dir).best_seed().path
     return Estimator(task, dataclasses.replace(run, output_dir=folder))
 
 
 def report(
-    estimator: Estimator, eval_specs: Sequence[EvalSpec], output_dir: str
+    estimator: Estimator, eval_specs: Sequence[EvalSpec], folder: RunFolder
 ) -> dict[str, float]:
     """Evaluates, prints the metrics, and writes eval_results.json and the task's own results.
 
+    Args:
+      estimator: of the run, whose best weights are evaluated.
+      eval_specs: the data sets; tasks write results of those that have `examples`.
+      folder: for the files.
+
     Returns:
-      The metrics of the best weights of the Estimator's run. Those of the first data set have their
-      own names, those of others the names <data set>_<metric>.
+      The metrics. Those of the first data set have their own names, those of others the names
+      <data set>_<metric>.
 
     Raises:
       DivergedError: a metric is not finite.
     """
     estimator.load()
-    outputs = [estimator.outputs(spec) for spec in eval_specs]
-    metrics = [estimator.metrics(spec, out) for spec, out in zip(eval_specs, outputs)]
-    results = dict(metrics[0])
-    for spec, values in zip(eval_specs[1:], metrics[1:]):
-        results |= {f"{spec.name}_{name}": value for name, value in values.items()}
+    evaluated, results = [], {}
+    for spec in eval_specs:
+        outputs = estimator.outputs(spec)
+        values = estimator.metrics(spec, outputs)
+        prefix = f"{spec.name}_" if results else ""
+        results |= {prefix + name: value for name, value in values.items()}
+        evaluated.append((spec, outputs, values))
     print_metrics(results)
-    for spec, out, values in zip(eval_specs, outputs, metrics):
+    for spec, outputs, values in evaluated:
         if note := estimator.task.constant_answer_note(values):
             log.info(f"{spec.name}: {note}")
-        if estimator.chief and all(map(math.isfinite, values.values())):
-            estimator.task.write_evaluation(spec.examples, out, values, output_dir)
-    write_results(RunFolder(output_dir), results, estimator.chief)
+        if estimator.chief and spec.examples and all(map(math.isfinite, values.values())):
+            estimator.task.write_evaluation(spec.examples, outputs, values, folder)
+    write_results(folder, results, estimator.chief)
     return results

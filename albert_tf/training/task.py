@@ -16,6 +16,9 @@ from albert_tf.keras2 import keras
 from albert_tf.training.specs import FLOAT32
 
 Batch = Mapping[str, tf.Tensor]
+#: Outputs, sums and others by name, in graphs and of whole data sets.
+Tensors = dict[str, tf.Tensor]
+Arrays = Mapping[str, np.ndarray]
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

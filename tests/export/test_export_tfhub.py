@@ -153,7 +153,7 @@ def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd
     write_run(task, tmp_path / "run")
     texts = odd_texts[:30]
     pairs = [(text, None) for text in texts]
-    expected = predictions_of(task, tmp_path / "run", pairs, tmp_path)["values"]
+    expected = predictions_of(task, tmp_path / "run", pairs, tmp_path)["value"]
     signatures = task.export(load_model(task, tmp_path / "run")).signatures
     found = signatures["serving_default"](tf.constant(texts))
     assert set(found) == {"value"}

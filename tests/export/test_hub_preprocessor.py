@@ -41,7 +41,7 @@ def expected_rows(tokenizer, firsts, seconds, size):
     examples = [TextExample("", a, b, None, "") for a, b in zip(firsts, seconds)]
     config = tiny_config(tokenizer.vocab_size, max_position_embeddings=size)
     task = TextClassificationTask(config, tokenizer, ClassificationSpec(("x", "y"), size))
-    batch = task.encode(examples, "x", labelled=False).source.batch(range(len(examples)), size)
+    batch = task.encode(examples, labelled=False).source.batch(range(len(examples)), size)
     return {name: batch[name] for name in NAMES}
 
 

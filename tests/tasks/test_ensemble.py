@@ -10,7 +10,7 @@ import pytest
 from albert_tf.tasks import ensemble as command
 from albert_tf.tasks.ensemble import average_answers
 from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
-from albert_tf.tasks.squad.answers import Answers, read_answers, write_answers
+from albert_tf.tasks.squad.data import Answers, read_answers, write_answers
 
 
 @pytest.fixture

@@ -30,12 +30,6 @@ def parsed(monkeypatch):
     return parse
 
 
-def test_models_pretrained_without_dropout_are_fine_tuned_without():
-    recipe = load_recipe("rte", AlbertConfig.load("albert_xlarge_v2"))
-    assert recipe["dropout"] == 0.0
-    assert recipe["train_step"] == 800
-
-
 @pytest.mark.parametrize(
     ("preset", "rate"),
     [

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -89,27 +89,17 @@ class _TextModel(FineTunedModel):
               "albert_tiny_books", "train.tsv", "dev.tsv", text="sentence", label="author",
               output_dir="runs/authors", num_train_epochs=3)
         """
-        columns = TextColumns(text, text_pair, label)
-        examples = read_texts(train, columns, "train")
-        held_out = () if eval is None else read_texts(eval, columns, "eval")
-        spec = {"labels": label_set(examples) if cls._has_labels else (), "columns": columns}
-        return cls._train(model, "custom", examples, held_out, spec, settings)
+        spec = {"columns": TextColumns(text, text_pair, label)}
+        examples = cls._read(train, "train", spec)
+        spec["labels"] = label_set(examples) if cls._has_labels else ()
+        return cls._train(model, "custom", examples, eval, spec, settings)
 
-    def evaluate(self, data: Any) -> dict[str, float]:
-        """Returns the metrics for labelled data, as run_classifier.py computes them.
+    @classmethod
+    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[TextExample]:
+        return read_texts(data, spec["columns"], name)
 
-        Args:
-          data: as for `train`, with the columns of the training data.
-
-        Raises:
-          AlbertError: the data lacks a column or has unknown labels, or the model is in no folder.
-        """
-        return self._evaluate(read_texts(data, self.task.spec.columns, "eval"))
-
-    def _outputs(
-        self, name: str, texts: Sequence[str], second_texts: Sequence[str] | None
-    ) -> np.ndarray:
-        """Returns an output of the task for texts, in their order."""
+    def _outputs(self, texts: Sequence[str], second_texts: Sequence[str] | None) -> np.ndarray:
+        """Returns the output of the task for texts, in their order."""
         texts = checked_texts(texts)
         seconds = [None] * len(texts)
         if second_texts is not None:
@@ -123,7 +113,8 @@ class _TextModel(FineTunedModel):
         if not texts:
             raise AlbertError("There is no text to classify; give at least one.")
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        return self.task.encode(examples, "new", labelled=False).outputs(self._predict)[name]
+        (values,) = self.task.encode(examples, labelled=False).outputs(self._predict).values()
+        return values
 
 
 class TextClassifier(_TextModel):
@@ -163,7 +154,7 @@ class TextClassifier(_TextModel):
         Raises:
           AlbertError: as `predict`.
         """
-        return self._outputs("probabilities", texts, second_texts)
+        return self._outputs(texts, second_texts)
 
 
 class TextRegressor(_TextModel):
@@ -185,4 +176,4 @@ class TextRegressor(_TextModel):
         Raises:
           AlbertError: as `TextClassifier.predict`.
         """
-        return self._outputs("values", texts, second_texts)
+        return self._outputs(texts, second_texts)

@@ -7,8 +7,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,17 +21,13 @@ from albert_tf.io.log import log
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
-from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.prediction_tables import (
-    PREDICTIONS,
-    PREDICTIONS_FILE,
-    write_predictions,
-)
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
+from albert_tf.tasks.prediction_tables import PREDICTIONS, PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Arrays, Batch, Tensors
+from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export, Outputs
@@ -96,12 +91,7 @@ class TextClassificationTask(FineTuningTask):
         self.constant_answers = {self.best_metric: f"majority_{self.best_metric}"}
 
     def encode(
-        self,
-        examples: Sequence[TextExample],
-        name: str,
-        *,
-        labelled: bool = True,
-        training: bool = False,
+        self, examples: Sequence[TextExample], *, labelled: bool = True, training: bool = False
     ) -> ExampleSet:
         """See FineTuningTask. Makes [CLS] A [SEP] of texts and [CLS] A [SEP] B [SEP] of pairs.
 
@@ -112,7 +102,7 @@ class TextClassificationTask(FineTuningTask):
         if longest < MIN_SEQ_LENGTH:
             raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
         # The labels are checked before the texts are tokenized.
-        values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int32)
+        columns = {"label_ids": label_values(examples, labels)} if labelled else {}
         sizes: list[int] = []
 
         def sequences() -> Iterator[tuple[np.ndarray, int]]:
@@ -127,27 +117,24 @@ class TextClassificationTask(FineTuningTask):
                     b = b[:kept_b] if b else None
                     yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
 
-        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": values})
-        summary = f"{name}: {len(examples):,} examples, {data.mean_length:.0f} tokens on average"
-        if cut := int((np.array(sizes) > longest).sum()):
+        data = Sequences(sequences(), self.tokenizer.pad_id, columns)
+        summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
+        if cut := sum(size > longest for size in sizes):
             summary += f"; {cut:,} are longer than {longest} tokens and cut"
         if labelled and labels:
-            counts = collections.Counter(labels[i] for i in values).most_common(_SHOWN_LABELS)
-            shares = (f"{label} {count / len(values):.1%}" for label, count in counts)
+            counts = collections.Counter(x.label for x in examples).most_common(_SHOWN_LABELS)
+            shares = (f"{label} {count / len(examples):.1%}" for label, count in counts)
             summary += f"; labels {', '.join(shares)}"
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
-            summary += f"; labels {values.mean():.3g} on average"
+            summary += f"; labels {columns['label_ids'].mean():.3g} on average"
         return ExampleSet(examples, data, summary)
 
-    def write_predictions(
-        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
-    ) -> None:
+    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv."""
-        named = os.path.join(PREDICTIONS, f"{data.name}.tsv")
-        path = os.path.join(output_dir, PREDICTIONS_FILE if data.name == "predict" else named)
-        values = outputs["probabilities" if self.spec.labels else "values"]
-        ids = (example.id for example in data.examples)
+        named = PREDICTIONS, f"{data.name}.tsv"
+        path = folder.file(*([PREDICTIONS_FILE] if data.name == "predict" else named))
+        ids, (values,) = (example.id for example in data.examples), outputs.values()
         write_predictions(path, ids, values, self.spec.labels)
         log.info(f"Predictions for {len(data.examples):,} examples are in {path}.")
 
@@ -159,39 +146,34 @@ class TextClassificationTask(FineTuningTask):
 
     def export_ids(self, model: AlbertClassifier) -> tuple[str, Outputs, tuple[str, ...]]:
         """See albert_tf.tasks.classification.export."""
-        from albert_tf.tasks.classification.export import KIND, classifier_outputs
+        from albert_tf.tasks.classification.export import KIND
 
-        return KIND.title, classifier_outputs(self, model), self.spec.labels
+        return KIND.title, lambda inputs, _: self.predict(model, inputs), self.spec.labels
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate, dtype)
 
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Sums the loss and, for classification, the correct answers."""
-        logits, labels = _logits(model, batch, training), batch["label_ids"]
+        logits, labels = logits_of(model, batch, training), batch["label_ids"]
         if not self.spec.labels:
             return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
         return choice_sums(logits, labels)
 
-    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """Returns `label_ids` [batch] with `probabilities` [batch, labels], or `values` [batch]."""
-        logits = _logits(model, batch, training=False)
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
+        """Returns `probabilities` [batch, labels], or `value` [batch] for regression."""
+        logits = logits_of(model, batch)
         if self.spec.labels:
-            return {"probabilities": tf.nn.softmax(logits), "label_ids": batch["label_ids"]}
-        return {"values": logits[:, 0], "label_ids": batch["label_ids"]}
+            return {"probabilities": tf.nn.softmax(logits)}
+        return {"value": logits[:, 0]}
 
-    def metrics(
-        self, outputs: Mapping[str, np.ndarray], examples: object = None
-    ) -> dict[str, float]:
-        """See albert_tf.tasks.classification.metrics."""
+    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
+        """See `classification_metrics` and `regression_metrics`."""
+        labels = label_values(examples.examples, self.spec.labels)
         if self.spec.labels:
-            return classification_metrics(outputs["probabilities"], outputs["label_ids"])
-        return regression_metrics(outputs["values"], outputs["label_ids"])
-
-
-def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
-    return model(model_inputs(batch), training=training)["logits"]
+            return classification_metrics(outputs["probabilities"], labels)
+        return regression_metrics(outputs["value"], labels)
 
 
 def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
@@ -232,3 +214,57 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
         if not abs(values[-1]) <= _LARGEST:
             raise AlbertError(f"{example.where}: the label {short_repr(example.label)} {problem}.")
     return np.array(values, np.int32 if labels else np.float32)
+
+
+def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Computes metrics of single-label classification.
+
+    Args:
+      probabilities: float [n, number of labels].
+      labels: int [n].
+
+    Returns:
+      `loss` (mean negative log-likelihood), `accuracy`, `macro_f1`, `majority_accuracy` (that of
+      always predicting the most frequent label in `labels`); and for two labels `f1` of the second
+      one and `matthews_corr`, which is 0 if all predictions or all labels are the same.
+    """
+    from sklearn import metrics
+
+    predictions = probabilities.argmax(axis=-1)
+    classes = np.arange(probabilities.shape[-1])
+    result = {
+        "loss": choice_loss(probabilities, labels),
+        "accuracy": metrics.accuracy_score(labels, predictions),
+        "macro_f1": metrics.f1_score(
+            labels, predictions, labels=classes, average="macro", zero_division=0
+        ),
+        "majority_accuracy": np.bincount(labels).max() / len(labels),
+    }
+    if len(classes) == 2:
+        result["f1"] = metrics.f1_score(labels, predictions, zero_division=0)
+        # For a single label it is undefined; scikit-learn would return 0 with a warning.
+        single = len(np.unique(np.concatenate([labels, predictions]))) == 1
+        result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)
+    return {name: float(value) for name, value in result.items()}
+
+
+def regression_metrics(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Computes metrics of regression from float [n] predictions and labels.
+
+    Returns:
+      `pearson` and `spearman` (0 where undefined, as for constant predictions), `mse`, and
+      `mean_answer_mse` (that of always predicting the mean of `labels`).
+    """
+    from scipy import stats
+
+    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
+    result = {
+        "pearson": 0.0,
+        "spearman": 0.0,
+        "mse": float(np.mean((predictions - labels) ** 2)),
+        "mean_answer_mse": float(labels.var()),
+    }
+    if np.isfinite(predictions).all() and np.ptp(predictions) > 0 and np.ptp(labels) > 0:
+        result["pearson"] = float(stats.pearsonr(predictions, labels).statistic)
+        result["spearman"] = float(stats.spearmanr(predictions, labels).statistic)
+    return result

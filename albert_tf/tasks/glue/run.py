@@ -102,11 +102,7 @@ def find_tasks(data_dir: str) -> list[GlueTask]:
 
 
 def run_all(data_dir: str, output_dir: str) -> None:
-    """Runs each task that has data, in a folder of its own, and prints GLUE's table.
-
-    Args:
-      data_dir: see `read_split`.
-      output_dir: the parent of the tasks' folders, which have the names of the tasks.
+    """Runs each task that has data, in a folder of its name, and prints GLUE's table.
 
     Raises:
       AlbertError: there is no task, or a file of any task is missing or malformed; nothing is

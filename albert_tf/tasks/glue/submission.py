@@ -20,10 +20,10 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, storage
+from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.tasks.prediction_tables import PREDICTIONS, read_predictions
+from albert_tf.tasks.prediction_tables import find_predictions, read_predictions
 
 FLAGS = flags.FLAGS
 #: Task and test set by the name of the server's file.
@@ -56,24 +56,22 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
     return [f"{value:.3f}" for value in np.clip(values, *VALUE_RANGE)]
 
 
-def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
-    """Finds the prediction files of runs.
+def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = False) -> None:
+    """Writes the zip file of a complete submission, and says where each answer is from.
 
     Args:
       run_dirs: output directories of single tasks, or folders of several.
-
-    Returns:
-      Paths by the name of the server's file.
+      output: the zip file.
+      overwrite: replace an existing file.
 
     Raises:
-      AlbertError: several runs predict a test set, or none does.
+      AlbertError: predictions are missing, incomplete or damaged, or several runs predict a test
+        set; or the output exists or is one of them. Nothing is written then.
     """
     predictions: dict[str, str] = {}
-    patterns = (f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv")
-    places = [os.path.join(folder, pattern) for folder in run_dirs for pattern in patterns]
-    for path in (path for place in places for path in storage.glob(place)):
+    for path in (path for folder in run_dirs for path in find_predictions(folder)):
         other = predictions.setdefault(os.path.basename(path), path)
-        if other != path:
+        if other != path and os.path.basename(path) in TEST_SETS:
             raise AlbertError(
                 f"{other} and {path} predict the same test set; give one of the runs, or their "
                 "mean, which python -m albert_tf.tasks.ensemble makes."
@@ -83,22 +81,7 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, str]:
             f"There are no predictions for {', '.join(missing)} in {', '.join(run_dirs)}, which "
             "run_classifier.py --do_predict writes; the server accepts only complete submissions."
         )
-    return predictions
-
-
-def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = False) -> None:
-    """Writes the zip file of a complete submission, and says where each answer is from.
-
-    Args:
-      run_dirs: see `find_predictions`.
-      output: the zip file.
-      overwrite: replace an existing file.
-
-    Raises:
-      AlbertError: predictions are missing, incomplete or damaged, or the output exists or is one of
-        them. Nothing is written then.
-    """
-    predictions, packed = find_predictions(run_dirs), io.BytesIO()
+    packed = io.BytesIO()
     files.check_output(output, predictions.values(), overwrite)
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, (task, split) in TEST_SETS.items():

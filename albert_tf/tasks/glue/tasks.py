@@ -77,6 +77,9 @@ _SENTENCE = TextColumns("sentence", label="label")
 _PAIR = TextColumns("sentence1", "sentence2", "label")
 _QUESTIONS = TextColumns("question1", "question2", "is_duplicate")
 _MNLI = TextColumns("sentence1", "sentence2", "gold_label")
+_MRPC = TextColumns("#1 String", "#2 String", "Quality")
+_STS_B = TextColumns("sentence1", "sentence2", "score")
+_QNLI = TextColumns("question", "sentence", "label")
 
 
 def _test(file: str, columns: TextColumns, rows: int, index: str = "index") -> Split:
@@ -104,20 +107,8 @@ _COLA_HEADER = ("source", "label", "original_label", "sentence")
 GLUE_TASKS = (
     _task("CoLA", _BINARY, ("matthews_corr",), _SENTENCE, 1063, header=_COLA_HEADER),
     _task("SST-2", _BINARY, _ACCURACY, _SENTENCE, 1821),
-    _task(
-        "MRPC",
-        _BINARY,
-        ("accuracy", "f1"),
-        TextColumns("#1 String", "#2 String", "Quality"),
-        1725,
-    ),
-    _task(
-        "STS-B",
-        (),
-        ("pearson", "spearman"),
-        TextColumns("sentence1", "sentence2", "score"),
-        1379,
-    ),
+    _task("MRPC", _BINARY, ("accuracy", "f1"), _MRPC, 1725),
+    _task("STS-B", (), ("pearson", "spearman"), _STS_B, 1379),
     # Some rows of the distributed files are broken by a line end inside a question.
     _task("QQP", _BINARY, ("accuracy", "f1"), _QUESTIONS, 390965, index="id", skip_malformed=True),
     GlueTask(
@@ -134,13 +125,7 @@ GLUE_TASKS = (
             "AX": _test("diagnostic/diagnostic.tsv", _MNLI, 1104),
         },
     ),
-    _task(
-        "QNLI",
-        _ENTAILMENT,
-        _ACCURACY,
-        TextColumns("question", "sentence", "label"),
-        5463,
-    ),
+    _task("QNLI", _ENTAILMENT, _ACCURACY, _QNLI, 5463),
     _task("RTE", _ENTAILMENT, _ACCURACY, _PAIR, 3000),
     _task("WNLI", _BINARY, _ACCURACY, _PAIR, 146),
 )

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import read_examples
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
-    EVAL_BATCH_SIZE,
     MultipleChoiceExample,
     read_questions,
     row_questions,
@@ -43,44 +42,25 @@ class MultipleChoice(FineTunedModel):
     """
 
     task_class = MultipleChoiceTask
-    #: Four options each are 64 sequences, as in other tasks.
-    eval_batch_size = EVAL_BATCH_SIZE
 
     @classmethod
     def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> MultipleChoice:
         """Fine-tunes a pretrained model, with the recipe and the results of run_race.py.
 
-        If the output directory holds a run with the same settings and data, it is resumed, or
-        loaded if it is complete.
+        As `TextClassifier.train`, except for:
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a .jsonl file, or data in memory, as
-            TextClassifier.train takes them, with the columns of `read_questions`: options, label or
-            answer, context, question and id.
-          eval: questions to evaluate on, in any of these forms; None: no evaluation.
-          **settings: `output_dir`, which is required, and other fields of FineTuneConfig
-            and MultipleChoiceSpec. They override the recipe.
-
-        Raises:
-          AlbertError: the data, the model or a setting is wrong, or the output directory holds
-            another run.
+          train, eval: questions: the path of a .jsonl file, or data in memory with the columns of
+            `read_questions`: options, label or answer, context, question and id.
+          **settings: also fields of MultipleChoiceSpec.
         """
-        examples = _read(train, "train")
-        held_out = () if eval is None else _read(eval, "eval")
+        return cls._train(model, "race", cls._read(train, "train", {}), eval, {}, settings)
 
-        return cls._train(model, "race", examples, held_out, {}, settings)
-
-    def evaluate(self, data: Any) -> dict[str, float]:
-        """Returns the metrics for labelled questions, as run_race.py computes them.
-
-        Args:
-          data: as for `train`.
-
-        Raises:
-          AlbertError: a question has no label, or the model is in no folder.
-        """
-        return self._evaluate(_read(data, "eval"))
+    @classmethod
+    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[MultipleChoiceExample]:
+        # A label is the number of an option, not the name of a class.
+        return read_examples(data, name, read_questions, row_questions, class_names=False)
 
     def choose(self, options: Sequence[str], question: str = "", context: str = "") -> Choice:
         """Returns the most probable option.
@@ -99,12 +79,7 @@ class MultipleChoice(FineTunedModel):
         if len(options) < 2:
             raise AlbertError(f"There must be at least two options, not {len(options)}.")
         example = MultipleChoiceExample("", context, question, tuple(options), None, "", "")
-        data = self.task.encode([example], "new", labelled=False)
+        data = self.task.encode([example], labelled=False)
         probabilities = data.outputs(self._predict)["probabilities"][0]
         best = int(probabilities.argmax())
         return Choice(options[best], best, tuple(probabilities.tolist()))
-
-
-def _read(data: Any, name: str) -> list[MultipleChoiceExample]:
-    # A label is the number of an option, not the name of a class.
-    return read_examples(data, name, read_questions, row_questions, class_names=False)

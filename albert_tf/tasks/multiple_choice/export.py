@@ -8,27 +8,22 @@ choose(["a text"], ["a question"], [["first option", "second", "third"]])["answe
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.saved_model import Export, Kind, ReusableSavedModel, strings
+from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import cut_padding, join, keep, merge_words, tokenizer_graph
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.training.task import Tensors
 
-KIND = Kind(
+KIND = Kind.of_texts(
     "ALBERT multiple choice",
-    """import tensorflow as tf
-import tensorflow_text  # registers the operations that read text
-
-choose = tf.saved_model.load("{name}")
-choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]""",
+    "choose",
+    'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]',
 )
 
 
@@ -55,7 +50,7 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
     specs = [strings("texts"), strings("questions"), strings("options", rank=2)]
 
     @tf.function(autograph=False, input_signature=specs)
-    def choose(texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> dict[str, tf.Tensor]:
+    def choose(texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> Tensors:
         choices = tf.shape(options)[1]
         asked = option_texts(tf.repeat(questions, choices), tf.reshape(options, [-1]))
         ends = keep(merge_words(graph(asked)), spec.max_qa_length, at_end=True)
@@ -66,33 +61,22 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
         length = tf.shape(inputs["input_mask"])[1]
         inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
         with graph_mode(GraphMode.SERVED):
-            logits = model(inputs, training=False)["logits"]
-        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-        return {
-            "answer": tf.gather(options, best, batch_dims=1),
-            "index": best,
-            "probabilities": tf.nn.softmax(logits),
-        }
+            outputs = task.predict(model, inputs)
+        best = tf.argmax(outputs["probabilities"], axis=-1, output_type=tf.int32)
+        return {"answer": tf.gather(options, best, batch_dims=1), "index": best, **outputs}
 
-    root = ReusableSavedModel(choose, list(model.named_weights().values()), trainable=False)
-    root.tokenizer = graph
-    return Export(KIND, root, {"serving_default": choose}, _probes(task, model))
-
-
-def _probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
-    """Returns questions with several options."""
-    predict, probes = functools.partial(task.predict, model), []
+    probes = []
     for texts in text_batches():
         questions = QUESTIONS[: len(texts)]
         examples = [
             MultipleChoiceExample("", text, question, OPTIONS, None, "", "")
             for text, question in zip(texts, questions)
         ]
-        outputs = task.encode(examples, "probes", labelled=False).outputs(predict)
         inputs = {
             "texts": as_bytes(texts),
             "questions": as_bytes(questions),
             "options": np.stack([as_bytes(OPTIONS)] * len(texts)),
         }
-        probes.append(Probe(inputs, {"probabilities": outputs["probabilities"]}))
-    return probes
+        probes.append(Probe(inputs, task.outputs(model, examples)))
+    root = text_model(choose, graph, model)
+    return Export(KIND, root, {"serving_default": choose}, probes)

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import collections
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -21,8 +20,9 @@ from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertMultipleChoice
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
 from albert_tf.tasks.multiple_choice.data import (
+    EVAL_BATCH_SIZE,
     RACE_GROUPS,
     MultipleChoiceExample,
     MultipleChoiceSpec,
@@ -32,7 +32,8 @@ from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_prediction
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Arrays, Batch, Tensors
+from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
@@ -63,12 +64,13 @@ class MultipleChoiceTask(FineTuningTask):
     name = "multiple_choice"
     spec_class = MultipleChoiceSpec
     best_metric = "accuracy"
+    #: Four options each are 64 sequences, as in other tasks.
+    eval_batch_size = EVAL_BATCH_SIZE
     constant_answers: ClassVar = {"accuracy": "chance_accuracy"}
 
     def encode(
         self,
         examples: Sequence[MultipleChoiceExample],
-        name: str,
         *,
         labelled: bool = True,
         training: bool = False,
@@ -76,8 +78,7 @@ class MultipleChoiceTask(FineTuningTask):
         """See FineTuningTask. Makes [CLS] text [SEP] question and option [SEP] of every option.
 
         Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens,
-        up to `max_seq_length` (google-research/albert race_utils.convert_single_example). Labels
-        become `label_ids`, -1 without one.
+        up to `max_seq_length` (google-research/albert race_utils.convert_single_example).
         """
         for example in examples if labelled else ():
             if example.label is None:
@@ -108,14 +109,13 @@ class MultipleChoiceTask(FineTuningTask):
                     yield join_segments(tokenizer, kept, end), len(kept) + 2
                 progress.update(len(chunk))
 
-        labels = [-1 if example.label is None else example.label for example in examples]
-        columns = {"label_ids": np.array(labels)}
+        columns = {"label_ids": np.array([x.label for x in examples])} if labelled else {}
         silent = len(examples) <= _CHUNK
         with Progress("tokenizing", len(examples), "questions", silent=silent) as progress:
             data = Sequences(sequences(), tokenizer.pad_id, columns, group=choices)
         groups = collections.Counter(example.group for example in examples)
         counts = [f"{groups[group]:,} {group}" for group in RACE_GROUPS if groups[group]]
-        summary = f"{name}: {len(examples):,} questions"
+        summary = f"{len(examples):,} questions"
         summary += f" ({', '.join(counts)})" if counts else ""
         summary += f" about {len(texts):,} texts, {choices} options each, "
         summary += f"{data.mean_length:.0f} tokens on average"
@@ -125,18 +125,16 @@ class MultipleChoiceTask(FineTuningTask):
             summary += f"; {cut_options:,} options are cut to {spec.max_qa_length}"
         return ExampleSet(examples, data, summary)
 
-    def write_predictions(
-        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
-    ) -> None:
+    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""
-        examples, path = data.examples, os.path.join(output_dir, PREDICTIONS_FILE)
+        examples, path = data.examples, folder.file(PREDICTIONS_FILE)
         letters = [letter(i) for i in range(len(examples[0].options))]
         ids = (example.id for example in examples)
         write_predictions(path, ids, outputs["probabilities"], letters)
         log.info(f"Predictions for {len(examples):,} questions are in {path}.")
         labelled = all(example.label is not None for example in examples)
         results = self.metrics(outputs, data) if labelled else {}
-        files.write_json(os.path.join(output_dir, "predict_results.json"), results)
+        files.write_json(folder.file("predict_results.json"), results)
         if labelled:
             print_metrics(results)
 
@@ -150,16 +148,15 @@ class MultipleChoiceTask(FineTuningTask):
         """Builds the encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate, dtype)
 
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns the summed loss and the number of correct answers."""
-        logits = model(model_inputs(batch), training=training)["logits"]
-        return choice_sums(logits, batch["label_ids"])
+        return choice_sums(logits_of(model, batch, training), batch["label_ids"])
 
-    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `probabilities` [batch, options]."""
-        return {"probabilities": tf.nn.softmax(model(model_inputs(batch))["logits"])}
+        return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
 
-    def metrics(self, outputs: Mapping[str, np.ndarray], examples: ExampleSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
         """Returns the metrics of labelled questions, and those of guessing.
 
         These are `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean
@@ -173,8 +170,7 @@ class MultipleChoiceTask(FineTuningTask):
         for group in RACE_GROUPS:
             if (groups == group).any():
                 metrics[f"{group}_accuracy"] = right[groups == group].mean()
-        likelihoods = probabilities[np.arange(len(labels)), labels]
-        metrics["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+        metrics["loss"] = choice_loss(probabilities, labels)
         metrics["chance_accuracy"] = 1 / probabilities.shape[1]
         metrics["chance_loss"] = math.log(probabilities.shape[1])
         return {name: float(value) for name, value in metrics.items()}

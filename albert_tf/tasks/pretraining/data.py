@@ -35,9 +35,8 @@ def open_records(
     config: AlbertConfig,
     *,
     max_seq_length: int | None = None,
-    masked_lm_prob: float | None = None,
-    ngram: int | None = None,
     seed: int = 12345,
+    **masks: float | None,
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
 
@@ -48,8 +47,9 @@ def open_records(
       config: configuration of the model.
       max_seq_length: what the records must have; None accepts any. Compact records may be longer,
         and are shortened; see Masking.
-      masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
+      **masks: `masked_lm_prob` and `ngram`, for compact records, where they are not None and differ
+        from those in their manifest.
 
     Raises:
       AlbertError: there are no such files, they do not hold pretraining records, or the records
@@ -65,7 +65,6 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
                 f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
-    masks = {"masked_lm_prob": masked_lm_prob, "ngram": ngram}
     masks = {name: value for name, value in masks.items() if value is not None}
     masking = None
     if manifest is not None and manifest.kind == COMPACT_PRETRAINING:
@@ -88,7 +87,11 @@ def open_records(
         features = records.pretraining_features(*lists)
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
     source = RecordSource(paths, features, seed, masking=masking, vocab_size=config.vocab_size)
-    length, predictions = sequence_length(source), max_predictions(source)
+    length = sequence_length(source)
+    if masking:
+        predictions = masking.options.max_predictions_per_seq
+    else:
+        predictions = _list_length(features, "masked_lm_positions")
     if predictions > length:
         raise AlbertError(
             f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
@@ -112,13 +115,6 @@ def sequence_length(source: RecordSource) -> int:
     return source.masking.length if source.masking else _list_length(source.features, "input_ids")
 
 
-def max_predictions(source: RecordSource) -> int:
-    """Returns how many positions of an example can be masked."""
-    if source.masking:
-        return source.masking.options.max_predictions_per_seq
-    return _list_length(source.features, "masked_lm_positions")
-
-
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
     """Raises AlbertError if training and evaluation share a shard."""
     common = files.common_files(find_shards(train_patterns), find_shards(eval_patterns))
@@ -139,14 +135,7 @@ def _list_length(features: records.Features, name: str) -> int:
 def _dynamic_masking(
     folder: str, manifest: Manifest, length: int | None, masks: Mapping[str, float]
 ) -> Masking:
-    """Returns the masking that the manifest of compact records asks for.
-
-    Args:
-      folder: of the records.
-      manifest: of the records.
-      length: of the sequences, at most that of the records; None: that of the records.
-      masks: `masked_lm_prob` and `ngram`, where they differ from the manifest's.
-    """
+    """Returns the masking of compact records; for the arguments, see `open_records`."""
     stored = _list_length(manifest.features, "text_ids")
     vocab_size = manifest.tokenizer_value("vocab_size", int)
     if manifest.features != records.compact_features(stored, vocab_size):

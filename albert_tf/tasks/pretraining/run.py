@@ -10,11 +10,10 @@ from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import check_held_out, open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_inputs
 from albert_tf.tasks.pretraining.time_budget import planned
+from albert_tf.tasks.runner import report
 from albert_tf.training.cluster import output_lock
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.monitors import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, TrainSpec
-from albert_tf.weights.load import check_architecture
 
 
 def pretrain(
@@ -41,43 +40,30 @@ def pretrain(
     with output_lock(config.strategy, *([config.output_dir] if train else [])):
         if train and config.time_budget:
             config = planned(config)
-        return _run(config, train, evaluate)
-
-
-def _run(config: PretrainingConfig, train: bool, evaluate: bool) -> dict[str, float]:
-    model, source = open_inputs(config, train)
-    if train:
-        model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
-    if config.init_checkpoint:
-        check_architecture(model, config.init_checkpoint)
-    eval_spec = None
-    if evaluate:
-        if config.input_file:
-            check_held_out(config.input_file, config.eval_input_file)
-        length, size = config.max_seq_length, config.eval_batch_size
-        held_out = open_records(config.eval_input_file, model, max_seq_length=length)
-        steps = min(config.max_eval_steps, held_out.num_batches(size))
-        examples = min(steps * size, held_out.num_examples)
-        fingerprint = f"{held_out.fingerprint}-{examples}"
-        every = config.eval_every_steps
-        eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
-    task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
-    estimator = Estimator(task, config)
-    if train:
-        shallow = ""
-        if layers := config.shallow_layers:
-            shallow = f" (layers in the first {config.num_shallow_steps:,}: {layers})"
-        log.info(
-            f"Pretraining on {source.num_examples:,} examples: {config.num_train_steps:,} steps "
-            f"of {config.train_batch_size}{shallow}, {config.optimizer}, peak learning rate "
-            f"{config.learning_rate:.3g}."
-        )
-        estimator.train_and_evaluate(TrainSpec.of(source, config.num_train_steps), eval_spec)
-    if eval_spec is None:
-        return {}
-    results = estimator.evaluate(eval_spec)
-    print_metrics(results)
-    if note := task.constant_answer_note(results):
-        log.info(note)
-    write_results(estimator.folder, results, estimator.chief)
-    return results
+        model, source = open_inputs(config, train)
+        if train:
+            model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
+        eval_spec = None
+        if evaluate:
+            if config.input_file:
+                check_held_out(config.input_file, config.eval_input_file)
+            length, size = config.max_seq_length, config.eval_batch_size
+            held_out = open_records(config.eval_input_file, model, max_seq_length=length)
+            steps = min(config.max_eval_steps, held_out.num_batches(size))
+            examples = min(steps * size, held_out.num_examples)
+            fingerprint = f"{held_out.fingerprint}-{examples}"
+            every = config.eval_every_steps
+            eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
+        task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
+        estimator = Estimator(task, config)
+        if train:
+            steps, shallow = config.num_train_steps, ""
+            if layers := config.shallow_layers:
+                shallow = f" (layers in the first {config.num_shallow_steps:,}: {layers})"
+            log.info(
+                f"Pretraining on {source.num_examples:,} examples: {steps:,} steps of "
+                f"{config.train_batch_size}{shallow}, {config.optimizer}, peak learning rate "
+                f"{config.learning_rate:.3g}."
+            )
+            estimator.train_and_evaluate(TrainSpec.of(source, steps), eval_spec)
+        return report(estimator, [eval_spec], estimator.folder) if eval_spec else {}

@@ -11,20 +11,19 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data.manifest import find_manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.base import load_config, model_inputs
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch, Task, correct
-from albert_tf.weights.load import open_source
+from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
 
 #: Added to the sum of weights that divides the masked LM loss, as in the TF1 release.
 _EPSILON = 1e-5
@@ -38,8 +37,7 @@ class PretrainingTask(Task):
       source: the training records.
       sop_weight: factor of the sentence order loss. 0 trains the masked LM alone, as do records
         without a sentence objective and shortened ones.
-      neighbor_attention: whether two heads look at the previous and the next token at the start,
-        see albert_tf.modeling.neighbor_attention.
+      neighbor_attention: see albert_tf.modeling.neighbor_attention.
     """
 
     name = "pretraining"
@@ -52,13 +50,10 @@ class PretrainingTask(Task):
         sop_weight: float = 1.0,
         neighbor_attention: bool = False,
     ) -> None:
-        self.config = config
-        self.neighbor_attention = neighbor_attention
-        self.sop_weight = sop_weight
-        if source.manifest.options.get("sentence_objective") == "none":
-            self.sop_weight = 0.0
-        if source.masking and source.masking.is_part:
-            self.sop_weight = 0.0
+        self.config, self.neighbor_attention = config, neighbor_attention
+        has_order = source.manifest.options.get("sentence_objective") != "none"
+        is_part = source.masking and source.masking.is_part
+        self.sop_weight = sop_weight if has_order and not is_part else 0.0
         self.constant_answers = {"masked_lm_accuracy": "masked_lm_majority"}
         if self.sop_weight:
             self.constant_answers["sentence_order_accuracy"] = "sentence_order_majority"
@@ -87,21 +82,19 @@ class PretrainingTask(Task):
             attend_to_neighbors(model.encoder)
         return model
 
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def weights(self, batch: Batch) -> Tensors:
         """Returns the numbers of masked positions and of examples."""
         return {
             "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
             "sentence_order": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32),
         }
 
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns the summed losses and correct predictions of both objectives."""
         values = _per_example(model, batch, training)
         return {k: tf.reduce_sum(v) for k, v in values.items() if k != "masked_lm_weight"}
 
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Returns loss and accuracy of each objective, and the training loss."""
         masked, examples = weights["masked_lm"] + _EPSILON, weights["sentence_order"]
         masked_lm_loss = sums["masked_lm_loss"] / masked
@@ -118,7 +111,7 @@ class PretrainingTask(Task):
             "sentence_order_accuracy": sums["sentence_order_correct"] / examples,
         }
 
-    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns each example's summed losses, correct predictions and masked positions.
 
         Also `masked_lm_ids` [batch, predictions], 0 where there is none, and
@@ -134,9 +127,7 @@ class PretrainingTask(Task):
             "next_sentence_labels": tf.reshape(labels, [-1]),
         }
 
-    def metrics(
-        self, outputs: Mapping[str, np.ndarray], examples: object = None
-    ) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: object = None) -> dict[str, float]:
         """Returns the entries of `means` over a whole data set, and those of constant answers.
 
         `masked_lm_majority` is the accuracy of always predicting the most frequent piece,
@@ -163,11 +154,10 @@ def _majority(values: np.ndarray) -> float:
     return float(np.bincount(values, minlength=1).max() / max(1, len(values)))
 
 
-def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+def _per_example(model: keras.Model, batch: Batch, training: bool) -> Tensors:
     """Returns losses, correct predictions and weights summed over each example, float32 [batch]."""
-    inputs = ("input_word_ids", "input_mask", "input_type_ids")
-    masked = ("masked_lm_positions", "masked_lm_ids")
-    outputs = model({name: batch[name] for name in (*inputs, *masked)}, training=training)
+    masked = {name: batch[name] for name in ("masked_lm_positions", "masked_lm_ids")}
+    outputs = model({**model_inputs(batch), **masked}, training=training)
     weights = batch["masked_lm_weights"]  # [batch, predictions]
     right = tf.cast(outputs["mlm_correct"], tf.float32)
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
@@ -184,32 +174,17 @@ def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, 
 def open_inputs(config: PretrainingConfig, train: bool = True) -> tuple[AlbertConfig, RecordSource]:
     """Opens the model's configuration and `input_file`, or without that `eval_input_file`.
 
-    A preset takes its vocabulary size from the records.
-
-    Args:
-      config: of the run.
-      train: whether to mask the records as `config` says.
+    A preset takes its vocabulary size from the records. Only training masks as `config` says.
 
     Raises:
-      AlbertError: no configuration is given, and none lies beside the checkpoint; or see
-        `open_records`.
+      AlbertError: see `load_config` and `open_records`.
     """
     patterns = config.input_file or config.eval_input_file  # To evaluate, the latter is enough.
-    if name := config.albert_config_file:
-        model, manifest = AlbertConfig.load(name), find_manifest(find_shards(patterns))
-        if manifest and name in AlbertConfig.preset_names():
-            vocab_size = manifest.tokenizer_value("vocab_size", int)
-            model = dataclasses.replace(model, vocab_size=vocab_size)
-    elif not config.init_checkpoint:
-        raise missing_setting("`albert_config_file`")
-    else:
-        source = open_source(config.init_checkpoint)
-        model = source.config()
-        if model is None:
-            raise AlbertError(
-                f"`albert_config_file` is needed: there is no {CONFIG_FILE} beside "
-                f"{source.location}."
-            )
+    model = load_config(config.albert_config_file, config.init_checkpoint)
+    is_preset = config.albert_config_file in AlbertConfig.preset_names()
+    if is_preset and (manifest := find_manifest(find_shards(patterns))):
+        vocab_size = manifest.tokenizer_value("vocab_size", int)
+        model = dataclasses.replace(model, vocab_size=vocab_size)
     masks = {"masked_lm_prob": config.masked_lm_prob, "ngram": config.ngram} if train else {}
     length = config.max_seq_length
     return model, open_records(patterns, model, max_seq_length=length, seed=config.seed, **masks)

@@ -70,12 +70,7 @@ def planned(config: PretrainingConfig) -> PretrainingConfig:
 
 
 def smallest_batch(max_seq_length: int, parts: int = 1) -> int:
-    """Returns the sequences of the smallest step, whose duration `plan` needs.
-
-    Args:
-      max_seq_length: tokens of a sequence.
-      parts: devices times micro-batches, which a step must divide into.
-    """
+    """Returns the sequences of the smallest step, which divides into `parts` micro-batches."""
     rows = max(1, _POSITIONS // max_seq_length)
     return -(-rows // parts) * parts
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.io.text_tables import read_examples
@@ -68,42 +70,28 @@ class QuestionAnswerer(FineTunedModel):
     ) -> QuestionAnswerer:
         """Fine-tunes a pretrained model, with the recipe and the results of run_squad.py.
 
-        If the output directory holds a run with the same settings and data, it is resumed, or
-        loaded if it is complete.
+        As `TextClassifier.train`, except for:
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train: the questions: the path of a SQuAD file, or data in memory, as
-            TextClassifier.train takes them, with the columns of `row_questions`: question, context,
-            answers.
-          eval: questions to evaluate on, in any of these forms; None: no evaluation. For 2.0, it
-            also finds the threshold.
+          train, eval: questions: the path of a SQuAD file, or data in memory with the columns of
+            `row_questions`: question, context, answers. For 2.0, an evaluation also finds the
+            threshold.
           version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training
             question has none.
-          **settings: `output_dir`, which is required, and other fields of FineTuneConfig
-            and SquadSpec. They override the recipe.
-
-        Raises:
-          AlbertError: the data, the model or a setting is wrong, or the output directory holds
-            another run.
+          **settings: also fields of SquadSpec.
         """
-        questions = _read(train, version, "train")
+        questions = cls._read(train, "train", {"version": version or "2.0"})
         version = version or version_of(questions)
         SquadSpec(version)  # There is no recipe for an unknown version.
-        held_out = () if eval is None else _read(eval, version, "eval")
         spec = {"version": version}
-        return cls._train(model, f"squad{version}", questions, held_out, spec, settings)
+        return cls._train(model, f"squad{version}", questions, eval, spec, settings)
 
-    def evaluate(self, data: Any) -> dict[str, float]:
-        """Returns the metrics for questions with answers, as run_squad.py computes them.
-
-        Args:
-          data: as for `train`.
-
-        Raises:
-          AlbertError: a question has no answers, or the model is in no folder.
-        """
-        return self._evaluate(_read(data, self.task.spec.version, "eval"))
+    @classmethod
+    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[Question]:
+        read = functools.partial(read_squad, version=spec["version"])
+        convert = functools.partial(row_questions, version=spec["version"])
+        return read_examples(data, name, read, convert)
 
     def answer(self, question: str, context: str) -> FoundAnswer:
         """Returns the best answer to one question.
@@ -114,20 +102,9 @@ class QuestionAnswerer(FineTunedModel):
         checked_text(question, "The question")
         checked_text(context, "The context")
         asked = Question("", question, context, (), False, "The text")
-        data = self.task.encode([asked], "new", labelled=False)
+        data = self.task.encode([asked], labelled=False)
         answers = data.answers(data.outputs(self._predict), self.task.spec)
         ((best, *_),), odds = answers.nbest.values(), answers.null_odds.get("")
         answerable = odds is None or odds <= self.threshold
         place = best["start"], best["end"]
         return FoundAnswer(best["text"], best["probability"], *place, odds, answerable)
-
-
-def _read(data: Any, version: str | None, name: str) -> list[Question]:
-    """Reads questions from a file or from rows; without a version they may be unanswerable."""
-    version = version or "2.0"
-    return read_examples(
-        data,
-        name,
-        lambda path: read_squad(path, version=version),
-        lambda rows: row_questions(rows, version),
-    )

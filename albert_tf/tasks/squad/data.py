@@ -1,11 +1,16 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a SQuAD task, and its questions: from JSON files or rows, with their answers."""
+"""The settings of a SQuAD task; its questions, from JSON files or rows; and answers to them.
+
+Source of the files of answers: google-research/albert squad_utils.write_predictions_v1 and _v2.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +19,11 @@ from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.text_tables import Rows
 from albert_tf.settings import Settings, setting
+
+PREDICTIONS_FILE = "predictions.json"
+_NBEST_FILE = "nbest_predictions.json"
+_NULL_ODDS_FILE = "null_odds.json"
+FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,3 +245,69 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
         f"{question.where}: the answer {short_repr(text)} is not in the context, neither at "
         f"character {answer.start} nor elsewhere."
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """Answers by question id.
+
+    Attributes:
+      nbest: the best answers, with different texts, best first; each a dict of text, probability
+        (softmax of the scores in the list), start and end (characters of the context, end
+        exclusive) and score.
+      null_odds: a logit: the larger, the more likely the question is unanswerable; none for 1.1.
+    """
+
+    nbest: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
+    null_odds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
+    """Returns the best answer to every question, or "" if its null odds exceed the threshold."""
+    return {
+        name: nbest[0]["text"] if threshold is None or answers.null_odds[name] <= threshold else ""
+        for name, nbest in answers.nbest.items()
+    }
+
+
+def write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
+    """Writes the files of answers; returns the path of predictions.json."""
+    path = os.path.join(folder, PREDICTIONS_FILE)
+    files.write_json(path, predictions(answers, threshold))
+    files.write_json(os.path.join(folder, _NBEST_FILE), answers.nbest)
+    if answers.null_odds:
+        files.write_json(os.path.join(folder, _NULL_ODDS_FILE), answers.null_odds)
+    return path
+
+
+def read_answers(folder: str) -> Answers:
+    """Reads n-best lists and, if there are some, null odds.
+
+    Raises:
+      AlbertError: a file is missing or damaged.
+    """
+    paths = [os.path.join(folder, name) for name in (_NBEST_FILE, _NULL_ODDS_FILE)]
+    nbest = files.read_object(paths[0], "file of answers")
+    odds = files.read_object(paths[1], "file of null odds") if files.exists(paths[1]) else {}
+    for path, values, is_valid in zip(paths, (nbest, odds), (_is_nbest, _is_odds)):
+        for question, value in values.items():
+            if not is_valid(value):
+                raise AlbertError(f"{path}: the entry for question {question} is damaged.")
+    return Answers(nbest, odds)
+
+
+def _is_odds(value: Any) -> bool:
+    # Integers of any size are valid JSON, but may not fit into a float64.
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _is_nbest(entries: Any) -> bool:
+    try:
+        return bool(entries) and all(
+            isinstance(entry["text"], str)
+            and type(entry["start"]) is type(entry["end"]) is int
+            and 0 <= entry["probability"] <= 1
+            for entry in entries
+        )
+    except (KeyError, TypeError):
+        return False

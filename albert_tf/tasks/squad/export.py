@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.saved_model import Export, Kind, ReusableSavedModel, strings
+from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
 from albert_tf.export.text_graph import (
     cut_padding,
@@ -26,14 +26,12 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.windows import cut_windows, find_spans
+from albert_tf.training.task import Tensors
 
-KIND = Kind(
+KIND = Kind.of_texts(
     "ALBERT question answering",
-    """import tensorflow as tf
-import tensorflow_text  # registers the operations that read text
-
-answer = tf.saved_model.load("{name}")
-answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]""",
+    "answer",
+    'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]',
 )
 
 
@@ -50,7 +48,7 @@ def squad_export(task: SquadTask, model: AlbertModel) -> Export:
     graph = tokenizer_graph(tokenizer)
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
-    def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
+    def answer(questions: tf.Tensor, contexts: tf.Tensor) -> Tensors:
         queries = keep(merge_words(graph(questions)), spec.max_query_length)
         query_lengths = queries.row_lengths()
         ids, starts, ends = graph.encode_with_offsets(contexts)
@@ -86,18 +84,10 @@ def squad_export(task: SquadTask, model: AlbertModel) -> Export:
             found |= {"null_odds": odds, "answerable": odds <= threshold}
         return found
 
-    root = ReusableSavedModel(answer, list(model.named_weights().values()), trainable=False)
-    root.tokenizer = graph
-    probes = _probes(QuestionAnswerer(task, model))
-    return Export(KIND, root, {"serving_default": answer}, probes)
-
-
-def _probes(answerer: QuestionAnswerer) -> list[Probe]:
-    """Returns questions about contexts of one window and of several, with their answers."""
     types = {"start": np.int32, "end": np.int32}
-    if answerer.task.spec.version == "2.0":
+    if spec.version == "2.0":
         types |= {"null_odds": np.float32, "answerable": bool}
-    probes = []
+    answerer, probes = QuestionAnswerer(task, model), []
     for contexts in text_batches():
         questions = QUESTIONS[: len(contexts)]
         answers = [answerer.answer(*pair) for pair in zip(questions, contexts)]
@@ -105,4 +95,5 @@ def _probes(answerer: QuestionAnswerer) -> list[Probe]:
         expected["answer"] = as_bytes([answer.text for answer in answers])
         inputs = {"questions": as_bytes(questions), "contexts": as_bytes(contexts)}
         probes.append(Probe(inputs, expected))
-    return probes
+    root = text_model(answer, graph, model)
+    return Export(KIND, root, {"serving_default": answer}, probes)

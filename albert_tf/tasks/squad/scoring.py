@@ -27,8 +27,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
-from albert_tf.tasks.squad.answers import Answers, predictions
-from albert_tf.tasks.squad.data import Question, read_squad, version_of
+from albert_tf.tasks.squad.data import Answers, Question, predictions, read_squad, version_of
+from albert_tf.training.task import Arrays
 
 FLAGS = flags.FLAGS
 #: The metric with the score of leaving every question unanswered; see `Task.constant_answers`.
@@ -120,9 +120,7 @@ def score(
 
 
 def find_best_thresholds(
-    questions: Sequence[Question],
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
+    questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, float]:
     """Finds the thresholds of `null_odds` with the best scores.
 
@@ -166,9 +164,7 @@ def _answerable(questions: Sequence[Question]) -> np.ndarray:
     return np.array([bool(question.answers) for question in questions])
 
 
-def _scores(
-    questions: Sequence[Question], predictions: Mapping[str, str], version: str
-) -> dict[str, np.ndarray]:
+def _scores(questions: Sequence[Question], predictions: Mapping[str, str], version: str) -> Arrays:
     """Returns the scores `exact` and `f1` of each question, without a threshold, float64 [n]."""
     missing = [question.id for question in questions if question.id not in predictions]
     if len(missing) == len(questions) or (missing and version == "2.0"):

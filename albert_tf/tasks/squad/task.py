@@ -27,17 +27,12 @@ from albert_tf.modeling.question_answering import (
 )
 from albert_tf.settings import check_number
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
-from albert_tf.tasks.squad.answers import Answers, write_answers
-from albert_tf.tasks.squad.data import Question, SquadSpec, answer_span
+from albert_tf.tasks.squad.data import Answers, Question, SquadSpec, answer_span, write_answers
 from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
-from albert_tf.tasks.squad.windows import (
-    WindowedQuestions,
-    extract_answers,
-    make_windows,
-)
+from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Batch, correct
-from albert_tf.weights.run_folder import find_checkpoint, has_checkpoint, model_folder
+from albert_tf.training.task import Arrays, Batch, Tensors, correct
+from albert_tf.weights.run_folder import RunFolder, find_checkpoint, has_checkpoint
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
@@ -60,7 +55,7 @@ class QuestionSet(ExampleSet):
     asked: WindowedQuestions | None = None
     _latest: tuple[object, Answers | None] = (None, None)
 
-    def answers(self, outputs: Mapping[str, np.ndarray], spec: SquadSpec) -> Answers:
+    def answers(self, outputs: Arrays, spec: SquadSpec) -> Answers:
         """Returns the best answers, given the outputs of SquadTask.predict for all windows."""
         # An evaluation scores answers and then writes them: both times of the same outputs.
         if self._latest[0] is not outputs:
@@ -91,7 +86,7 @@ class SquadTask(FineTuningTask):
         """See FineTuningTask; also loads the threshold kept beside the model."""
         task = super().load(folder, **changes)
         if task.spec.version == "2.0":
-            task.threshold = load_threshold(folder)
+            task.threshold = load_threshold(RunFolder(folder))
         return task
 
     def use_threshold(self, threshold: float) -> None:
@@ -118,12 +113,7 @@ class SquadTask(FineTuningTask):
         self.threshold = None
 
     def encode(
-        self,
-        examples: Sequence[Question],
-        name: str,
-        *,
-        labelled: bool = True,
-        training: bool = False,
+        self, examples: Sequence[Question], *, labelled: bool = True, training: bool = False
     ) -> QuestionSet:
         """See FineTuningTask. A sequence is a window of a question's context, see `make_windows`.
 
@@ -156,7 +146,7 @@ class SquadTask(FineTuningTask):
         first = asked.windows.context_start
         made = ((asked.sequence(row, self.tokenizer), first[row]) for row in rows)
         data = Sequences(made, self.tokenizer.pad_id, columns)
-        summary = f"{name}: {len(examples):,} questions, {len(rows):,} windows"
+        summary = f"{len(examples):,} questions, {len(rows):,} windows"
         if left_out := number - len(rows):
             summary += f", {left_out:,} more without the answer left out"
         answers = repr([(question.answers, question.is_impossible) for question in examples])
@@ -176,7 +166,7 @@ class SquadTask(FineTuningTask):
         widths = self.spec.start_n_top, self.spec.end_n_top
         return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate, dtype)
 
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns summed losses, and the numbers of correct spans and correct answerabilities.
 
         The loss of a window is 0.5 (start + end cross-entropy), for 2.0 plus 0.5 times the
@@ -203,14 +193,12 @@ class SquadTask(FineTuningTask):
         sums = {"span_loss": -0.5 * (start_gold + end_gold), "span_accuracy": right, **sums}
         return {k: tf.reduce_sum(tf.cast(v, tf.float32)) for k, v in sums.items()}
 
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Returns mean losses and accuracies over the windows."""
         means = super().means(sums, weights)
         return {"loss": means["span_loss"] + 0.5 * means.get("answerability_loss", 0.0), **means}
 
-    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns the outputs that `extract_answers` describes, [batch, ...]."""
         inputs = model_inputs(batch)
         outputs = model(inputs, training=False)
@@ -235,33 +223,27 @@ class SquadTask(FineTuningTask):
             "end_scores": end_scores[:, None],
         }
 
-    def metrics(self, outputs: Mapping[str, np.ndarray], examples: QuestionSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
         answers = examples.answers(outputs, self.spec)
         return score_answers(examples.examples, answers, self.spec.version, self.threshold)
 
     def write_evaluation(
-        self,
-        data: QuestionSet,
-        outputs: Mapping[str, np.ndarray],
-        results: Mapping[str, float],
-        output_dir: str,
+        self, data: QuestionSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
     ) -> None:
         """Writes the answers and, if there was no threshold before, keeps the best one."""
         if self.spec.version == "2.0" and self.threshold is None:
-            self.threshold, folder = results["null_threshold"], model_folder(output_dir)
-            kept = {"null_threshold": self.threshold, "checkpoint": _checkpoint(folder)}
-            files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
+            self.threshold, model = results["null_threshold"], folder.best_seed()
+            kept = {"null_threshold": self.threshold, "checkpoint": _checkpoint(model)}
+            files.write_json(model.file(THRESHOLDS_FILE), kept)
             log.info("The threshold that is best for these questions is kept with the model.")
-        self.write_predictions(data, outputs, output_dir)
+        self.write_predictions(data, outputs, folder)
 
-    def write_predictions(
-        self, data: QuestionSet, outputs: Mapping[str, np.ndarray], output_dir: str
-    ) -> None:
+    def write_predictions(self, data: QuestionSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
         if (threshold := self.answer_threshold) is not None:
             log.info(f"Threshold on the null odds: {threshold:.4f}.")
-        path = write_answers(output_dir, data.answers(outputs, self.spec), threshold)
+        path = write_answers(folder.path, data.answers(outputs, self.spec), threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
@@ -269,7 +251,7 @@ class SquadTask(FineTuningTask):
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
 
 
-def load_threshold(folder: str) -> float | None:
+def load_threshold(folder: RunFolder) -> float | None:
     """Reads the threshold kept beside the model in `folder`.
 
     Returns:
@@ -278,9 +260,9 @@ def load_threshold(folder: str) -> float | None:
     Raises:
       AlbertError: the file is damaged.
     """
-    path = os.path.join(folder, THRESHOLDS_FILE)
-    if not files.exists(path):
+    if not folder.has(THRESHOLDS_FILE):
         return None
+    path = folder.file(THRESHOLDS_FILE)
     kept = files.read_object(path, "file of thresholds")
     if kept.get("checkpoint") not in (None, _checkpoint(folder)):
         return None
@@ -288,6 +270,7 @@ def load_threshold(folder: str) -> float | None:
     return kept["null_threshold"]
 
 
-def _checkpoint(folder: str) -> str | None:
+def _checkpoint(folder: RunFolder) -> str | None:
     """Returns the name of the weights that are used, relative to the folder; None without any."""
-    return os.path.relpath(find_checkpoint(folder), folder) if has_checkpoint(folder) else None
+    path = folder.path
+    return os.path.relpath(find_checkpoint(path), path) if has_checkpoint(path) else None

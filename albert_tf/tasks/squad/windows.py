@@ -10,7 +10,7 @@ aligns pieces with characters, once for each context, and no question is left ou
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,10 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.tasks.squad.answers import Answers
-from albert_tf.tasks.squad.data import Question, SquadSpec
+from albert_tf.tasks.squad.data import Answers, Question, SquadSpec
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.task import Arrays, Tensors
 
 #: Windows searched at a time; limits the memory.
 _CHUNK = 1024
@@ -105,11 +105,7 @@ def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tenso
 
 
 def find_spans(
-    windows: Windows,
-    rows: tf.Tensor,
-    outputs: Mapping[str, tf.Tensor],
-    has_text: tf.Tensor,
-    spec: SquadSpec,
+    windows: Windows, rows: tf.Tensor, outputs: Tensors, has_text: tf.Tensor, spec: SquadSpec
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Scores the spans of windows that the model proposes.
 
@@ -244,9 +240,7 @@ def make_windows(
     return WindowedQuestions(questions, queries, *np.concatenate(pieces, axis=1), bounds, windows)
 
 
-def extract_answers(
-    asked: WindowedQuestions, outputs: Mapping[str, np.ndarray], spec: SquadSpec
-) -> Answers:
+def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) -> Answers:
     """Finds the best answers to every question.
 
     A question without a possible span, see `find_spans`, has the only answer "".

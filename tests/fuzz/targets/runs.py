@@ -122,7 +122,7 @@ TARGETS = {
     ),
     "thresholds": Target(
         written(THRESHOLDS_FILE, {"null_threshold": -1.5, "checkpoint": None}),
-        lambda path: load_threshold(str(path.parent)),
+        lambda path: load_threshold(RunFolder(str(path.parent))),
         True,
     ),
     "checkpoint file of a run": Target(_run_folder("checkpoints/checkpoint"), _restore),

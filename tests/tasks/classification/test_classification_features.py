@@ -22,7 +22,7 @@ def example(text, pair=None, label="x", where="data.tsv:2"):
 
 def encode(tokenizer, examples, length=8, labels=("x", "y"), **options):
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(labels, length))
-    data = task.encode(examples, "train", **options)
+    data = task.encode(examples, **options)
     batch = data.source.batch(range(len(examples)), length)
     return {name: value.numpy() for name, value in batch.items()}, data.summary
 
@@ -45,7 +45,7 @@ def test_single_texts_and_pairs_are_joined_to_sequences(tokenizer):
     ]
     np.testing.assert_array_equal(batch["input_type_ids"].sum(1), [0, 3, 0, 0])
     np.testing.assert_array_equal(batch["label_ids"], [0, 1, 0, 0])
-    assert "train: 4 examples, 4 tokens on average; labels x 75.0%, y 25.0%" in summary
+    assert "4 examples, 4 tokens on average; labels x 75.0%, y 25.0%" in summary
 
 
 def test_long_texts_are_cut_at_their_ends(tokenizer):
@@ -59,10 +59,9 @@ def test_long_texts_are_cut_at_their_ends(tokenizer):
     assert "; 2 are longer than 6 tokens and cut" in summary
 
 
-def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
+def test_unlabelled_texts_have_no_labels_and_others_must_be_known(tokenizer):
     batch, summary = encode(tokenizer, [example("a", label="z")], labelled=False)
-    np.testing.assert_array_equal(batch["label_ids"], [0])
-    assert "labels" not in summary
+    assert "label_ids" not in batch and "labels" not in summary
     with pytest.raises(AlbertError, match="the label 'z' does not occur in the training data"):
         encode(tokenizer, [example("a", label="z")])
 

@@ -11,14 +11,12 @@ import pytest
 
 import run_race
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from tests.support.builders import tiny_config, write_tokenizer
-from tests.support.script_flags import parsed_flags
 from tests.support.small_tasks import WORDS
-from tests.support.weights import weights_of, write_model
+from tests.tasks.conftest import trained_both_ways
 
 ROWS = [
     {
@@ -43,9 +41,7 @@ def test_the_choice_is_that_of_the_records(tokenizer):
     long = " ".join(WORDS[:20])
     options = ("w1", "w2 w3", "w4 w5 w6 w7 w8 w9 w10")
     example = MultipleChoiceExample("", long, "w9 _", options, None, "", "")
-    outputs = task.encode([example], "x", labelled=False).outputs(
-        lambda batch: task.predict(model, batch)
-    )
+    outputs = task.outputs(model, [example])
     chosen = MultipleChoice(task, model).choose(options, "w9 _", long)
     np.testing.assert_allclose(chosen.probabilities, outputs["probabilities"][0], atol=1e-5)
     assert chosen.index == np.argmax(chosen.probabilities)
@@ -56,32 +52,10 @@ def test_the_choice_is_that_of_the_records(tokenizer):
 
 @pytest.mark.slow
 def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
-    write_model(tmp_path / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
-    tokenizer.save(str(tmp_path / "model"))
-    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     settings = {"train_step": 2, "max_seq_length": 16, "train_batch_size": 4}
-    flags = {
-        "do_train": True,
-        "do_eval": True,
-        "train_file": tmp_path / "data.jsonl",
-        "eval_file": tmp_path / "data.jsonl",
-        "init_checkpoint": tmp_path / "model",
-        "output_dir": tmp_path / "script",
-        **settings,
-    }
-    given = [f"--{name}={value}" for name, value in flags.items()]
-    with parsed_flags(run_race.define_flags, *given):
-        run_race._main()
-    chooser = MultipleChoice.train(
-        tmp_path / "model", ROWS, tmp_path / "data.jsonl", output_dir=tmp_path / "run", **settings
-    )
-    script = MultipleChoice.load(tmp_path / "script")
-    expected = weights_of(script.model)
-    for name, weight in weights_of(chooser.model).items():
-        np.testing.assert_array_equal(weight, expected[name], name)
-    assert chooser.task.spec == script.task.spec
-    results = json.loads((tmp_path / "script/eval_results.json").read_text())
-    assert chooser.evaluate(ROWS) == pytest.approx(results, abs=1e-6)
+    trained_both_ways(run_race, MultipleChoice, tokenizer, tmp_path, ROWS, data, **settings)
 
 
 @pytest.mark.parametrize(

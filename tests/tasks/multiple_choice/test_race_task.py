@@ -15,6 +15,7 @@ from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
+from albert_tf.weights.run_folder import RunFolder
 from tests.support.builders import write_tokenizer
 
 SPEC = MultipleChoiceSpec(max_seq_length=16, max_qa_length=6)
@@ -85,6 +86,6 @@ def test_results_of_former_predictions_do_not_stay(task, tmp_path):
     outputs = {"probabilities": np.full((2, 3), 1 / 3)}
     for label, accuracy in ((1, 0.5), (None, None)):
         data = ExampleSet(questions(0, label), None, "")
-        task.write_predictions(data, outputs, str(tmp_path))
+        task.write_predictions(data, outputs, RunFolder(str(tmp_path)))
         results = json.loads((tmp_path / "predict_results.json").read_text())
         assert results.get("accuracy") == accuracy

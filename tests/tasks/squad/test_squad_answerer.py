@@ -10,18 +10,15 @@ from __future__ import annotations
 import json
 import math
 
-import numpy as np
 import pytest
 
 import run_squad
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from tests.support.builders import tiny_config, write_tokenizer
-from tests.support.script_flags import parsed_flags
+from tests.support.builders import write_tokenizer
 from tests.support.small_tasks import WORDS, squad_content
-from tests.support.weights import weights_of, write_model
+from tests.tasks.conftest import trained_both_ways
 
 ROW = {"question": "a b", "context": "c d e", "answers": "d"}
 
@@ -44,38 +41,16 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
 @pytest.mark.slow
 def test_training_in_python_gives_the_model_of_the_script(tmp_path):
     tokenizer = write_tokenizer(tmp_path, WORDS)
-    write_model(tmp_path / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
-    tokenizer.save(str(tmp_path / "model"))
-    content = squad_content("2.0", 8)
-    (tmp_path / "data.json").write_text(json.dumps(content))
-    settings = {"train_step": 2, "max_seq_length": 32, "max_query_length": 4}
-    flags = {
-        "version": "2.0",
-        "do_train": True,
-        "do_eval": True,
-        "train_file": tmp_path / "data.json",
-        "eval_file": tmp_path / "data.json",
-        "init_checkpoint": tmp_path / "model",
-        "output_dir": tmp_path / "script",
-        **settings,
-    }
-    given = [f"--{name}={value}" for name, value in flags.items()]
-    with parsed_flags(run_squad.define_flags, *given):
-        run_squad._main()
+    content, data = squad_content("2.0", 8), tmp_path / "data.json"
+    data.write_text(json.dumps(content))
     (paragraph,) = content["data"][0]["paragraphs"]
     rows = [{**qa, "context": paragraph["context"]} for qa in paragraph["qas"]]
-    answerer = QuestionAnswerer.train(
-        tmp_path / "model", rows, eval=rows, output_dir=tmp_path / "python", **settings
+    settings = {"version": "2.0", "train_step": 2, "max_seq_length": 32, "max_query_length": 4}
+    python, script = trained_both_ways(
+        run_squad, QuestionAnswerer, tokenizer, tmp_path, rows, data, **settings
     )
-    script = QuestionAnswerer.load(tmp_path / "script")
-    expected = weights_of(script.model)
-    for name, weight in weights_of(answerer.model).items():
-        np.testing.assert_array_equal(weight, expected[name], name)
-    assert answerer.task.spec == script.task.spec
-    assert answerer.threshold == script.threshold
-    results = json.loads((tmp_path / "script/eval_results.json").read_text())
-    assert answerer.evaluate(tmp_path / "data.json") == pytest.approx(results, abs=1e-6)
-    assert answerer.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
+    assert python.threshold == script.threshold
+    assert python.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
 
 
 @pytest.mark.parametrize(

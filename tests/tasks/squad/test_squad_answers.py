@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from albert_tf.tasks.squad.answers import Answers, predictions
+from albert_tf.tasks.squad.data import predictions
 from albert_tf.tasks.squad.task import SquadSpec
 from albert_tf.tasks.squad.windows import extract_answers, make_windows, shows_most
 from tests.tasks.squad.conftest import lengths
@@ -158,9 +158,3 @@ def test_ends_of_a_beam_belong_to_their_start(one_window):
     found = [(entry["text"], entry["score"]) for entry in answers.nbest["q1"]]
     assert found == [("a b", -2.0), ("c", -2.25), ("c d", -2.5), ("a", -4.0)]
     assert answers.null_odds == {"q1": 0.75}
-
-
-def test_predictions_compare_the_odds_with_the_threshold():
-    entry = {"text": "a", "start": 0, "end": 1, "score": 0.0, "probability": 1.0}
-    answers = Answers({"x": [entry], "y": [entry]}, {"x": 0.5, "y": 1.5})
-    assert predictions(answers, 1.0) == {"x": "a", "y": ""}

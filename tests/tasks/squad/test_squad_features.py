@@ -23,7 +23,7 @@ def build(tokenizer):
         spec = SquadSpec(**{"version": "1.1", **lengths, **settings})
         config = tiny_config(tokenizer.vocab_size, max_position_embeddings=512)
         task = SquadTask(config, tokenizer, spec)
-        data = task.encode(questions, "eval", labelled=training, training=training)
+        data = task.encode(questions, labelled=training, training=training)
         batch = data.source.batch(range(data.source.num_examples), spec.max_seq_length)
         return {name: value.numpy() for name, value in batch.items()}, data
 
@@ -51,7 +51,7 @@ def test_sequences_are_the_windows(build, tokenizer, ask):
         [0, 0, 0, 1, 1, 0, 0, 0]
     ]
     assert set(columns) == {"input_word_ids", "input_mask", "input_type_ids"}
-    assert data.summary == "eval: 2 questions, 3 windows"
+    assert data.summary == "2 questions, 3 windows"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 
 #: [CLS] question [SEP] context [SEP], and the same with a shorter question and context.
@@ -201,40 +200,16 @@ def test_a_task_is_loaded_from_its_folder(make_task, config, tmp_path):
 CONTEXT = "the river , the cafe , a fine river"
 
 
-@pytest.fixture
-def open_questions(make_task, write_squad, tmp_path):
-    """Opens questions with one answer each; None: the question is unanswerable; "": unlabelled."""
+def test_windows_are_evaluated_in_the_order_of_the_questions(make_task, ask):
+    task = make_task("2.0", max_seq_length=12, doc_stride=3, max_query_length=4)
 
-    def open_questions(version, golds, training=False):
-        qas = []
-        for i, gold in enumerate(golds):
-            answers = [{"text": gold, "answer_start": CONTEXT.find(gold)}] if gold else []
-            qa = {"id": f"q{i}", "question": "a b", "answers": answers}
-            qas.append({**qa, "is_impossible": gold is None})
-        questions = read_squad(write_squad(qas=qas, context=CONTEXT), version=version)
-        task = make_task(version, max_seq_length=12, doc_stride=3, max_query_length=4)
-        return task.open_examples(questions, "eval", training=training)
+    def open_questions(last):
+        golds = ["cafe"], [], [last]
+        asked = [ask(CONTEXT, *gold, is_impossible=not gold) for gold in golds]
+        return task.open_examples(asked, "eval")
 
-    return open_questions
-
-
-def test_windows_are_evaluated_in_the_order_of_the_questions(open_questions):
-    new = open_questions("2.0", ["cafe", None, "river"])
+    new, other = open_questions("river"), open_questions("fine")
     assert new.source.num_examples == len(new.asked.windows.first) > 3
     assert new.eval_spec(2).max_steps == new.source.num_batches(2)
-    other = open_questions("2.0", ["cafe", None, "fine"])
     assert new.source.fingerprint == other.source.fingerprint
     assert new.fingerprint != other.fingerprint
-
-
-def test_questions_without_gold_answers_are_predicted_but_not_evaluated(open_questions):
-    with pytest.raises(AlbertError, match=r"q1\) has no answer, which training"):
-        open_questions("2.0", ["cafe", ""])
-
-
-def test_training_leaves_windows_without_the_answer_out_of_1_1_alone(open_questions, capsys):
-    first = open_questions("1.1", ["the river", "fine river"], training=True)
-    assert "more without the answer left out" in capsys.readouterr().out
-    second = open_questions("2.0", ["the river", "fine river"], training=True)
-    assert "left out" not in capsys.readouterr().out
-    assert 2 <= first.source.num_examples < second.source.num_examples
