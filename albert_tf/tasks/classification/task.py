@@ -102,7 +102,7 @@ class TextClassificationTask(FineTuningTask):
         if longest < MIN_SEQ_LENGTH:
             raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
         # The labels are checked before the texts are tokenized.
-        columns = {"label_ids": label_values(examples, labels)} if labelled else {}
+        values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int32)
         sizes: list[int] = []
 
         def sequences() -> Iterator[tuple[np.ndarray, int]]:
@@ -117,7 +117,8 @@ class TextClassificationTask(FineTuningTask):
                     b = b[:kept_b] if b else None
                     yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
 
-        data = Sequences(sequences(), self.tokenizer.pad_id, columns)
+        # Without labels, too: one graph then evaluates and predicts.
+        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": values})
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if cut := sum(size > longest for size in sizes):
             summary += f"; {cut:,} are longer than {longest} tokens and cut"
@@ -127,7 +128,7 @@ class TextClassificationTask(FineTuningTask):
             summary += f"; labels {', '.join(shares)}"
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
-            summary += f"; labels {columns['label_ids'].mean():.3g} on average"
+            summary += f"; labels {values.mean():.3g} on average"
         return ExampleSet(examples, data, summary)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:

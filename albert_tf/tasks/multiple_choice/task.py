@@ -78,7 +78,8 @@ class MultipleChoiceTask(FineTuningTask):
         """See FineTuningTask. Makes [CLS] text [SEP] question and option [SEP] of every option.
 
         Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens,
-        up to `max_seq_length` (google-research/albert race_utils.convert_single_example).
+        up to `max_seq_length` (google-research/albert race_utils.convert_single_example). Labels
+        become `label_ids`, -1 without one.
         """
         for example in examples if labelled else ():
             if example.label is None:
@@ -109,7 +110,8 @@ class MultipleChoiceTask(FineTuningTask):
                     yield join_segments(tokenizer, kept, end), len(kept) + 2
                 progress.update(len(chunk))
 
-        columns = {"label_ids": np.array([x.label for x in examples])} if labelled else {}
+        labels = [-1 if example.label is None else example.label for example in examples]
+        columns = {"label_ids": np.array(labels)}
         silent = len(examples) <= _CHUNK
         with Progress("tokenizing", len(examples), "questions", silent=silent) as progress:
             data = Sequences(sequences(), tokenizer.pad_id, columns, group=choices)

@@ -59,9 +59,10 @@ def test_long_texts_are_cut_at_their_ends(tokenizer):
     assert "; 2 are longer than 6 tokens and cut" in summary
 
 
-def test_unlabelled_texts_have_no_labels_and_others_must_be_known(tokenizer):
+def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
     batch, summary = encode(tokenizer, [example("a", label="z")], labelled=False)
-    assert "label_ids" not in batch and "labels" not in summary
+    np.testing.assert_array_equal(batch["label_ids"], [0])
+    assert "labels" not in summary
     with pytest.raises(AlbertError, match="the label 'z' does not occur in the training data"):
         encode(tokenizer, [example("a", label="z")])
 

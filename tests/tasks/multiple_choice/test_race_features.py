@@ -38,11 +38,11 @@ def example(context, question, options, label=0, group="", name="0"):
     )
 
 
-def build(tokenizer, examples, labelled=False, **spec):
+def build(tokenizer, examples, **spec):
     """All examples as a batch, padded to the longest sequence, and the summary."""
     config = tiny_config(tokenizer.vocab_size, max_position_embeddings=512)
     task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(**spec))
-    data = task.encode(examples, labelled=labelled)
+    data = task.encode(examples, labelled=False)
     batch = data.source.batch(range(len(examples)), int(data.source.longest.max()))
     return {k: v.numpy() for k, v in batch.items()}, data.summary
 
@@ -80,14 +80,13 @@ def test_every_option_has_a_row_of_text_question_and_option(tokenizer):
     np.testing.assert_array_equal(batch["input_mask"], batch["input_word_ids"] != PAD)
     assert batch["input_type_ids"][0, 1].tolist() == [0] * 5 + [1] * 4
     assert batch["input_type_ids"][1, 0].tolist() == [0] * 4 + [1] * 3 + [0] * 2
-    assert "label_ids" not in batch
+    assert batch["label_ids"].tolist() == [2, -1]
     assert summary == ("2 questions (1 high) about 2 texts, 3 options each, 8 tokens on average")
 
 
 def test_question_and_option_keep_their_end_and_the_text_its_beginning(tokenizer):
-    question = example("abcdefgh", "klmno", ["vwxyz", "z"], label=1)
-    batch, summary = build(tokenizer, [question], True, max_seq_length=14, max_qa_length=7)
-    assert batch["label_ids"] == [1]
+    question = example("abcdefgh", "klmno", ["vwxyz", "z"])
+    batch, summary = build(tokenizer, [question], max_seq_length=14, max_qa_length=7)
     rows = [letters_of(row) for row in batch["input_word_ids"][0]]
     # 14 = [CLS] + text + [SEP] + at most 7 + [SEP].
     assert rows == ["^abcd|novwxyz|", "^abcde|klmnoz|"]
