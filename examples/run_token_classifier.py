@@ -26,9 +26,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import NO_NUMBER, Sequences
 from albert_tf.errors import AlbertError
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import cut_padding, join, keep, merge_words, tokenizer_graph
 from albert_tf.io import files, text_files
 from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
@@ -172,7 +172,7 @@ class TokenClassificationTask(FineTuningTask):
 
     def export(self, model: AlbertTagger) -> Export:
         """Exports a function from `sentences`, string [B], to `tags`, string [B, words]."""
-        graph, longest = tokenizer_graph(self.tokenizer), self.spec.max_seq_length
+        graph, longest = self.tokenizer.graph(), self.spec.max_seq_length
 
         @tf.function(autograph=False, input_signature=[strings("sentences")])
         def tag(sentences: tf.Tensor) -> Tensors:

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.export.packing import merge_words, pack
 from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import (
     Export,
@@ -35,7 +36,6 @@ from albert_tf.export.saved_model import (
     strings,
 )
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import merge_words, pack, tokenizer_graph
 from albert_tf.modeling.encoder import INPUTS, AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -178,7 +178,7 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     """
     if seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
-    graph = tokenizer_graph(tokenizer)
+    graph = tokenizer.graph()
     sizes = {
         "vocab_size": tokenizer.vocab_size,
         "start_of_sequence_id": tokenizer.cls_id,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.tokenization.normalization import AlignedText, normalize
+from albert_tf.tokenization.normalization import normalize
 
 if TYPE_CHECKING:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
@@ -78,13 +78,12 @@ class SentencePieceModel:
         self._unk_id = self._processor.unk_id()
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
         self.replacements: dict[int, list[int]] = {}
-        self._replacement_lengths: dict[int, list[int]] = {}
         if "," in self.ids:
             self._tabulate_digit_commas()
         self._split_ids = frozenset(self.replacements)
 
     def _tabulate_digit_commas(self) -> None:
-        """Tabulates how pieces that end in digit and comma are split: ids and lengths.
+        """Tabulates the ids of pieces that end in digit and comma.
 
         A table suffices, as the rule of google-research/albert tokenization.encode_pieces depends
         on the piece alone. This is the intended rule: the reference compares str with bytes, and so
@@ -98,7 +97,6 @@ class SentencePieceModel:
                 parts[0] = parts[0][1:]
             parts = [part for part in parts if part] + [","]
             self.replacements[i] = [self.ids.get(part, self._unk_id) for part in parts]
-            self._replacement_lengths[i] = [len(part.replace(WORD_START, "")) for part in parts]
 
     def _split_digit_commas(self, ids: list[int]) -> list[int]:
         if self._split_ids.isdisjoint(ids):
@@ -115,30 +113,6 @@ class SentencePieceModel:
         normalized = [normalize(text, self._lower_case, self._strip_accents) for text in texts]
         encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
         return [self._split_digit_commas(ids) for ids in encoded]
-
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Returns ids, and the starts and ends of the original characters they stand for."""
-        aligned = AlignedText.unchanged(text).normalize(self._lower_case, self._strip_accents)
-        text = aligned.text
-        return aligned.offsets(
-            (part, end - len(text[begin:end].lstrip(" ")), end)
-            for piece in self._processor.EncodeAsImmutableProto(text).pieces
-            for part, begin, end in self._parts(piece.id, text, piece.begin, piece.end)
-        )
-
-    def _parts(self, piece_id: int, text: str, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Returns the (id, begin, end) in the normalized text that replace a piece."""
-        if piece_id not in self.replacements:
-            return [(piece_id, begin, end)]
-        # SentencePiece's own normalizer may drop characters (a control character inside a number),
-        # so the lengths of the piece and of its text may differ.
-        surface, origins = self._processor.Normalize(text[begin:end], with_offsets=True)
-        position = int(surface.startswith(WORD_START))
-        parts = []
-        for part, length in zip(self.replacements[piece_id], self._replacement_lengths[piece_id]):
-            parts.append((part, begin + origins[position], begin + origins[position + length]))
-            position += length
-        return parts
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of `ids`, without control symbols."""

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import operator
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import tokenizer as hugging_face
@@ -20,6 +22,9 @@ from albert_tf.io.json_values import from_json, short_repr
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
 from albert_tf.tokenization.wordpiece import WordPieceModel
+
+if TYPE_CHECKING:
+    from albert_tf.tokenization.graph import SentencePieceGraph, WordPieceGraph
 
 SENTENCEPIECE = "sentencepiece"
 WORDPIECE = "wordpiece"
@@ -252,17 +257,43 @@ class Tokenizer:
         texts = list(map(files.valid_text, checked_texts(texts)))
         return self._model.encode_batch(texts, num_threads)
 
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Returns ids, starts and ends: the i-th id stands for text[starts[i]:ends[i]].
+    def graph(self) -> SentencePieceGraph | WordPieceGraph:
+        """Returns a callable with the same ids; a SavedModel's object has to track it."""
+        # tensorflow_text takes a while to import.
+        from albert_tf.tokenization import graph
 
-        Offsets refer to the original text. Parts of one character ("½" is three pieces) share its
-        span; a dropped accent belongs to the letter before it; a piece that stands for whitespace
-        alone has an empty span before the next piece.
+        is_pieces = self.spec.kind == SENTENCEPIECE
+        return graph.SentencePieceGraph(self) if is_pieces else graph.WordPieceGraph(self)
+
+    @functools.cached_property
+    def _encode_with_offsets(self) -> tf.types.experimental.GenericFunction:
+        # The model is made inside, because Keras' `clear_session` would delete one that is outside.
+        return tf.function(
+            lambda texts: self.graph().encode_with_offsets(texts),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+        """Yields the ids, starts and ends of each text, int32 [3, tokens].
+
+        The i-th id stands for text[starts[i]:ends[i]] of the original text. Parts of one character
+        ("½" is three pieces) share its span; a dropped accent belongs to the letter before it; a
+        piece that stands for whitespace alone has an empty span before the next piece.
+
+        The ids are those of `graph`, and so of a SavedModel.
 
         Raises:
-          AlbertError: the text is not a string.
+          AlbertError: the texts are not a list of strings.
         """
-        return self._model.encode_with_offsets(files.valid_text(checked_text(text)))
+        texts = list(map(files.valid_text, checked_texts(texts)))
+        while texts:
+            # Many short texts share the cost of a call, and long ones do not fill the memory.
+            size = np.searchsorted(np.cumsum([len(text) for text in texts[:512]]), 1 << 19) + 1
+            columns = self._encode_with_offsets(tf.constant(texts[:size]))
+            limits = columns[0].row_limits()[:-1]
+            values = np.stack([column.values.numpy() for column in columns])
+            yield from np.split(values.astype(np.int32), limits.numpy(), axis=1)
+            texts = texts[size:]
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the pieces of `text`, with the unknown piece for text outside the vocabulary.

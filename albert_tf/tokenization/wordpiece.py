@@ -7,13 +7,14 @@ Source: google-research/albert tokenization.BasicTokenizer and WordpieceTokenize
 
 from __future__ import annotations
 
+import itertools
 import re
 import string
 import unicodedata
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
-from albert_tf.tokenization.normalization import AlignedText
+from albert_tf.tokenization.normalization import drop_combining
 
 CONTINUATION = "##"
 MAX_CHARACTERS_PER_WORD = 200
@@ -81,13 +82,13 @@ class WordPieceModel:
         self._unk_id = self.ids.get(self.unk, 0)
         self._lower_case = lower_case
         self._strip_accents = strip_accents
-        self._cache: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        self._cache: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`."""
         ids: list[int] = []
         for word in _WORDS.findall(text):
-            ids += self._encode_word(word)[0]
+            ids += self._encode_word(word)
         return ids
 
     def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
@@ -95,20 +96,8 @@ class WordPieceModel:
         del num_threads
         return [self.encode(text) for text in texts]
 
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Returns ids, and the starts and ends of the original characters they stand for."""
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for match in _WORDS.finditer(text):
-            word_ids, word_starts, word_ends = self._encode_word(match.group())
-            ids += word_ids
-            starts += [match.start() + start for start in word_starts]
-            ends += [match.start() + end for end in word_ends]
-        return ids, starts, ends
-
-    def _encode_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
-        """Returns ids and spans within `word`, from a cache, as words repeat."""
+    def _encode_word(self, word: str) -> list[int]:
+        """Returns the ids of a word, from a cache, as words repeat."""
         encoded = self._cache.get(word)
         if encoded is None:
             if len(self._cache) >= _MAX_CACHED_WORDS:
@@ -116,27 +105,23 @@ class WordPieceModel:
             encoded = self._cache[word] = self._encode_new_word(word)
         return encoded
 
-    def _encode_new_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
-        aligned = AlignedText.unchanged(word).drop(is_dropped)
+    def _encode_new_word(self, word: str) -> list[int]:
+        text = "".join(character for character in word if not is_dropped(character))
         if self._lower_case:
-            aligned = aligned.lower()
+            text = text.lower()
         if self._strip_accents:
-            aligned = aligned.decompose("NFD").drop_combining()
-        text = aligned.text
-        marks = [is_punctuation(character) for character in text]
-        begins = [i for i in range(len(text)) if i == 0 or marks[i] or marks[i - 1]]
-        return aligned.offsets(
-            (piece, begin + first, begin + last)
-            for begin, end in zip(begins, [*begins[1:], len(text)])
-            for piece, first, last in self._longest_matches(text[begin:end])
-        )
+            text = drop_combining(unicodedata.normalize("NFD", text))
+        ids: list[int] = []
+        for is_mark, characters in itertools.groupby(text, is_punctuation):
+            for part in characters if is_mark else ["".join(characters)]:
+                ids += self._longest_matches(part)
+        return ids
 
-    def _longest_matches(self, word: str) -> list[tuple[int, int, int]]:
-        """Returns (id, begin, end) of a word's greedy longest-match-first pieces, or one [UNK]."""
-        unknown = [(self._unk_id, 0, len(word))]
+    def _longest_matches(self, word: str) -> list[int]:
+        """Returns the ids of a word's greedy longest-match-first pieces, or [UNK]'s."""
         if len(word) > MAX_CHARACTERS_PER_WORD:
-            return unknown
-        pieces: list[tuple[int, int, int]] = []
+            return [self._unk_id]
+        pieces: list[int] = []
         begin = 0
         while begin < len(word):
             prefix = CONTINUATION if begin else ""
@@ -145,8 +130,8 @@ class WordPieceModel:
                 if piece is not None:
                     break
             else:
-                return unknown
-            pieces.append((piece, begin, end))
+                return [self._unk_id]
+            pieces.append(piece)
             begin = end
         return pieces
 

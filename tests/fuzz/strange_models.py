@@ -80,7 +80,7 @@ def use(path: Path) -> str:
         tokenizer = Tokenizer.from_file(str(path))
         encoded = tokenizer.encode_batch(list(TEXTS), num_threads=2)
         for text, ids in zip(TEXTS, encoded):
-            tokenizer.encode_with_offsets(text)
+            next(tokenizer.encode_with_offsets([text]))
             tokenizer.decode(ids)
         tokenizer.decode(range(tokenizer.vocab_size))
     except AlbertError as error:

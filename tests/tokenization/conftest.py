@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
+from tests.export.conftest import odd_texts, sentencepiece_tokenizer, wordpiece_file  # noqa: F401
 
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
 RELEASED_MODEL = DATA / "spm" / "30k-clean.model"
@@ -78,3 +79,8 @@ def random_texts(count, seed=0):
     for _ in range(count):
         words = rng.randrange(1, 12)
         yield "".join(rng.choice(SAMPLE_WORDS) + rng.choice(SAMPLE_SPACES) for _ in range(words))
+
+
+def spans_of(tokenizer, text):
+    """Returns the ids, starts and ends of one text, as lists."""
+    return next(tokenizer.encode_with_offsets([text])).tolist()

@@ -15,7 +15,7 @@ from sentencepiece import sentencepiece_model_pb2 as pb2
 
 from albert_tf.tokenization.sentencepiece_model import model_fault, starts_word
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests.tokenization.conftest import RELEASED_MODEL, needs_release
+from tests.tokenization.conftest import RELEASED_MODEL, needs_release, spans_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = json.loads((GOLDEN / "tokenization_cases.json").read_text("utf-8"))
@@ -29,8 +29,9 @@ class TestReleasedModel:
         assert len(CASES) == 158
         for case in CASES:
             assert released.encode(case["text"]) == case["ids"]
-            assert released.encode_with_offsets(case["text"])[0] == case["ids"]
-        assert released.encode_batch([c["text"] for c in CASES]) == [c["ids"] for c in CASES]
+        texts, ids = ([case[key] for case in CASES] for key in ("text", "ids"))
+        assert released.encode_batch(texts) == ids
+        assert [columns[0].tolist() for columns in released.encode_with_offsets(texts)] == ids
 
     def test_special_ids(self, released):
         assert released.vocab_size == 30000
@@ -56,7 +57,7 @@ class TestReleasedModel:
 
     def test_offsets_survive_expansion_collapse_and_digit_commas(self, released):
         text = "I  was in 92,000, ½ cafe\u0301s ﬁne  漢"
-        ids, starts, ends = released.encode_with_offsets(text)
+        ids, starts, ends = spans_of(released, text)
         pieces = [(released.id_to_piece(i), text[s:e], s) for i, s, e in zip(ids, starts, ends)]
         assert pieces == [
             ("▁i", "I", 0), ("▁was", "was", 3), ("▁in", "in", 7), ("▁9", "9", 10),
@@ -80,7 +81,7 @@ def test_no_piece_but_the_last_ends_in_digit_and_comma(small_model):
 def test_digit_comma_offsets_stay_right_where_the_model_drops_characters(small_model):
     tokenizer = Tokenizer.from_file(small_model)
     text = "in 20\x0113, a"
-    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    ids, starts, ends = spans_of(tokenizer, text)
     spans = [text[s:e] for s, e in zip(starts, ends)]
     comma = [tokenizer.id_to_piece(i) for i in ids].index(",")
     assert spans[comma] == ","

@@ -12,7 +12,7 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
-from tests.tokenization.conftest import random_texts
+from tests.tokenization.conftest import random_texts, spans_of
 
 
 @pytest.mark.smoke
@@ -27,7 +27,7 @@ def test_offsets_ascend_and_cover_the_piece(tokenizer):
     lower, strip = tokenizer.spec.lower_case, tokenizer.spec.strip_accents
     exact = 0
     for text in random_texts(600, seed=1):
-        ids, starts, ends = tokenizer.encode_with_offsets(text)
+        ids, starts, ends = spans_of(tokenizer, text)
         assert ids == tokenizer.encode(text), repr(text)
         assert all(0 <= s <= e <= len(text) for s, e in zip(starts, ends)), repr(text)
         assert starts == sorted(starts), repr(text)
@@ -48,7 +48,7 @@ def test_offsets_ascend_and_cover_the_piece(tokenizer):
 
 def test_offsets_cover_all_text(tokenizer):
     for text in random_texts(400, seed=2):
-        _, starts, ends = tokenizer.encode_with_offsets(text)
+        _, starts, ends = spans_of(tokenizer, text)
         missed = list(text)
         for start, end in zip(starts, ends):
             missed[start:end] = [" "] * (end - start)
@@ -164,7 +164,7 @@ def test_options_are_checked(tmp_path, wordpiece):
 
 
 @pytest.mark.parametrize("text", [None, 3, b"a text", ["a text"]])
-@pytest.mark.parametrize("name", ["encode", "encode_with_offsets", "tokenize"])
+@pytest.mark.parametrize("name", ["encode", "tokenize"])
 def test_a_text_must_be_a_string(name, text, wordpiece):
     with pytest.raises(AlbertError, match="The text must be a string, not"):
         getattr(wordpiece, name)(text)
@@ -202,7 +202,7 @@ def test_halves_of_surrogate_pairs_have_the_ids_of_the_replacement_character(wor
     text, replaced = "the \ud83d people", "the \ufffd people"
     assert wordpiece.encode(text) == wordpiece.encode(replaced)
     assert wordpiece.encode_batch([text]) == [wordpiece.encode(replaced)]
-    assert wordpiece.encode_with_offsets(text) == wordpiece.encode_with_offsets(replaced)
+    assert spans_of(wordpiece, text) == spans_of(wordpiece, replaced)
 
 
 def test_a_data_frame_is_not_taken_for_the_names_of_its_columns(wordpiece):

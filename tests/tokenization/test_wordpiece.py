@@ -6,14 +6,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.text_graph import WordPieceGraph
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests.tokenization.conftest import WORDPIECES
+from tests.tokenization.conftest import WORDPIECES, spans_of
 
 
 def test_pieces_are_the_longest_matches_with_their_spans(wordpiece):
     text = " UNaffable, wantedrunning 中国人"
-    ids, starts, ends = wordpiece.encode_with_offsets(text)
+    ids, starts, ends = spans_of(wordpiece, text)
     assert ids == wordpiece.encode(text)
     assert [(wordpiece.id_to_piece(i), text[s:e]) for i, s, e in zip(ids, starts, ends)] == [
         ("un", "UN"), ("##aff", "aff"), ("##able", "able"), (",", ","),
@@ -67,8 +66,8 @@ def test_a_piece_may_be_a_line_separator_as_in_the_chinese_vocabulary_of_bert(tm
     tokenizer = Tokenizer.from_file(str(path))
     assert tokenizer.id_to_piece(len(WORDPIECES)) == "\u2028"
     assert tokenizer.encode("哦") == [len(WORDPIECES) + 1]
-    graph = WordPieceGraph(tokenizer)
-    assert graph(tf.constant(["哦 中"])).merge_dims(1, 2).to_list() == [tokenizer.encode("哦 中")]
+    ids = tokenizer.graph()(tf.constant(["哦 中"]))
+    assert ids.merge_dims(1, 2).to_list() == [tokenizer.encode("哦 中")]
     path.write_bytes("\n".join([*WORDPIECES, " ", "哦"]).encode())
     with pytest.raises(AlbertError, match="the line is empty"):
         Tokenizer.from_file(str(path))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf.export.packing import cut_padding, pack
 from albert_tf.export.saved_model import (
     Export,
     Kind,
@@ -20,7 +21,6 @@ from albert_tf.export.saved_model import (
     text_model,
 )
 from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import cut_padding, pack, tokenizer_graph
 from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
@@ -38,7 +38,7 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     [B, labels], in the order of `labels()`; or for regression `value`, float32 [B]. Longer texts
     are cut as in training. The signature `serving_default` takes `sentences`, and `pairs` both.
     """
-    graph = tokenizer_graph(task.tokenizer)
+    graph = task.tokenizer.graph()
     length, labels = task.spec.max_seq_length, task.spec.labels
 
     # Both signatures call this graph: tracing and storing a deep model takes seconds and megabytes.

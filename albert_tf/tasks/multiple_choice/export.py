@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import cut_padding, join, keep, merge_words, tokenizer_graph
 from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -46,7 +46,7 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
     [B, C] for any number C. They return the chosen option as `answer`, string [B], and `index`,
     int32 [B], and `probabilities`, float32 [B, C].
     """
-    graph, spec = tokenizer_graph(task.tokenizer), task.spec
+    graph, spec = task.tokenizer.graph(), task.spec
     specs = [strings("texts"), strings("questions"), strings("options", rank=2)]
 
     @tf.function(autograph=False, input_signature=specs)

@@ -11,21 +11,15 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
 from albert_tf.export.saved_model import Export, Kind, strings, text_model
 from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
-from albert_tf.export.text_graph import (
-    cut_padding,
-    join,
-    keep,
-    merge_words,
-    tokenizer_graph,
-    valid_utf8,
-)
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.windows import cut_windows, find_spans
+from albert_tf.tokenization.graph import valid_utf8
 from albert_tf.training.task import Tensors
 
 KIND = Kind.of_texts(
@@ -45,7 +39,7 @@ def squad_export(task: SquadTask, model: AlbertModel) -> Export:
     the task's threshold. The answers equal those of QuestionAnswerer.
     """
     tokenizer, spec, threshold = task.tokenizer, task.spec, task.answer_threshold
-    graph = tokenizer_graph(tokenizer)
+    graph = tokenizer.graph()
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
     def answer(questions: tf.Tensor, contexts: tf.Tensor) -> Tensors:

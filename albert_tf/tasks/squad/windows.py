@@ -216,17 +216,17 @@ def make_windows(
     Raises:
       AlbertError: a context has no text.
     """
-    contexts = dict.fromkeys(question.context for question in questions)
+    contexts = list(dict.fromkeys(question.context for question in questions))
     # A few questions typed at the terminal need no progress display.
     silent = len(contexts) <= 256
     pieces = []
     with Progress("tokenize paragraphs", len(contexts), "", silent=silent) as progress:
-        for number, context in enumerate(contexts):
-            pieces.append(np.array(tokenizer.encode_with_offsets(context), np.int32).reshape(3, -1))
-            contexts[context] = number
+        for columns in tokenizer.encode_with_offsets(contexts):
+            pieces.append(columns)
             progress.update(1)
     counts = np.array([columns.shape[1] for columns in pieces])
-    of = [contexts[question.context] for question in questions]
+    numbers = {context: number for number, context in enumerate(contexts)}
+    of = [numbers[question.context] for question in questions]
     starts, lengths = (np.cumsum(counts) - counts)[of], counts[of]
     for question, length in zip(questions, lengths):
         if not length:

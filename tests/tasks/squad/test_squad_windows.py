@@ -147,7 +147,7 @@ def test_answers_in_odd_texts_are_recovered_whole(request, vocabulary, ask):
 def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
     calls = []
     encode = type(tokenizer).encode_with_offsets
-    watched = lambda self, text: calls.append(text) or encode(self, text)  # noqa: E731
+    watched = lambda self, texts: calls.extend(texts) or encode(self, texts)  # noqa: E731
     monkeypatch.setattr(type(tokenizer), "encode_with_offsets", watched)
     questions = [ask("a b c"), ask("a b c"), ask("d"), ask("a b c")]
     make_windows(questions, tokenizer, SquadSpec("1.1"))

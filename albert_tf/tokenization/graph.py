@@ -1,13 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From texts to the encoder's inputs with TensorFlow operations, as albert_tf.tokenization does.
+"""Tokenization as TensorFlow operations: ids in SavedModels, and offsets everywhere.
 
 Character classes are computed from Python's Unicode tables when a graph is built, as in the host's
 tokenizer. NFD, NFKD and lower-casing use TensorFlow's tables, which may be of an earlier Unicode
 version.
-
-tensorflow-text pads; its `combine_segments` cannot leave out the [SEP] of an empty segment, and its
-trimmers need custom operations or loops where two lines of arithmetic do.
 """
 
 from __future__ import annotations
@@ -15,15 +12,17 @@ from __future__ import annotations
 import functools
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from albert_tf.tokenization import wordpiece
 from albert_tf.tokenization.sentencepiece_model import WORD_START
-from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
+
+if TYPE_CHECKING:
+    from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Words or ids [B, (tokens)], and the start and end of each, int64 [B, (tokens)].
 _Spans = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]
@@ -62,15 +61,21 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"\x{10ffff}", "\0")
 
 
-def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """Applies `normalize` of albert_tf.tokenization.normalization to a tensor of UTF-8 strings."""
+def normalize(
+    texts: tf.Tensor, lower_case: bool, strip_accents: bool, dropped: str = ""
+) -> tf.Tensor:
+    """Applies `normalize` of albert_tf.tokenization.normalization to a tensor of UTF-8 strings.
+
+    `dropped` is a class of characters in RE2, which are dropped at the end.
+    """
     texts = valid_utf8(texts)
     texts = tf.strings.regex_replace(texts, f"[{character_class(str.isspace)}]+", " ")
     texts = tf.strings.regex_replace(texts, "^ | $", "")
     texts = tf_text.normalize_utf8(texts, "NFKD")
     if strip_accents:
         texts = drop_combining(texts)
-    return lower(texts) if lower_case else texts
+    texts = lower(texts) if lower_case else texts
+    return tf.strings.regex_replace(texts, dropped, "") if dropped else texts
 
 
 def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
@@ -155,6 +160,17 @@ def _with_case_of(tokenizer: Tokenizer, function: Callable[..., tf.Tensor]) -> C
     return functools.partial(function, lower_case=spec.lower_case, strip_accents=spec.strip_accents)
 
 
+def _dropped_by_model(tokenizer: Tokenizer) -> str:
+    """Returns the class of control and format characters that the model's own rules drop.
+
+    Dropped before it sees the text, they do not shift the parts of a piece that is split.
+    """
+    controls = filter(wordpiece.is_dropped, map(chr, range(sys.maxunicode + 1)))
+    without = tokenizer.encode("aa")
+    points = [ord(c) for c in controls if tokenizer.encode(f"a{c}a") == without]
+    return "".join(["[", *(rf"\x{{{point:x}}}" for point in points), "]"]) if points else ""
+
+
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """SentencePiece with ALBERT's normalisation and its digit-comma rule.
 
@@ -164,7 +180,9 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._normalized = _with_case_of(tokenizer, normalize)
+        self._normalized = functools.partial(
+            _with_case_of(tokenizer, normalize), dropped=_dropped_by_model(tokenizer)
+        )
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
         replaced = tokenizer.digit_comma_parts
@@ -181,11 +199,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         return tf.gather(self._table, ids).merge_dims(1, 2)
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
-        """Returns ids, and the start and end of each in the characters of the text.
-
-        As the host's function of this name, except that offsets inside a number may be off by the
-        characters that SentencePiece drops in or after it.
-        """
+        """Returns ids, and the start and end of each in the characters of the text."""
         text = self._normalized(texts)
         ids, begins, ends = self._sentencepiece.tokenize_with_offsets(text)
         row = ids.value_rowids()
@@ -209,11 +223,11 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-        is_space = tf.strings.regex_full_match(
-            characters.values, f"[{character_class(str.isspace)}]"
-        )
+        distinct, index = tf.unique(characters.values)
+        is_space = tf.strings.regex_full_match(distinct, f"[{character_class(str.isspace)}]")
+        sizes = tf.gather(tf.strings.length(self._normalized(distinct)), index)
+        is_space = tf.gather(is_space, index)
         joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
-        sizes = tf.strings.length(self._normalized(characters.values))
         sizes = tf.cast(tf.where(is_space, tf.cast(joins, tf.int32), sizes), tf.int64)
         return characters, sizes, (sizes > 0) | is_space
 
@@ -245,8 +259,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
         """Returns ids, and the start and end of each in the characters of the text.
 
-        As the host's function of this name, except that a control character after the first part of
-        a Hangul syllable that is split belongs to its last part alone.
+        A control character after a Hangul syllable that is split belongs to its last part alone.
         """
         words, word_begins, word_ends = split_words(self._spaced(texts))
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
@@ -264,11 +277,14 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """A dropped character at the beginning of a word belongs to no other."""
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-        values = characters.values
-        is_space = tf.strings.regex_full_match(values, f"[{wordpiece.SPACES}]")
-        is_ideograph = tf.strings.regex_full_match(values, f"[{wordpiece.IDEOGRAPHS}]")
+        distinct, index = tf.unique(characters.values)
+        is_space = tf.strings.regex_full_match(distinct, f"[{wordpiece.SPACES}]")
+        is_ideograph = tf.strings.regex_full_match(distinct, f"[{wordpiece.IDEOGRAPHS}]")
         # Alone, a character has what it has in its text, such as the spaces around an ideograph.
-        sizes = tf.cast(tf.strings.length(self._spaced(values)), tf.int64)
+        sizes = tf.cast(tf.strings.length(self._spaced(distinct)), tf.int64)
+        is_space, is_ideograph, sizes = (
+            tf.gather(x, index) for x in (is_space, is_ideograph, sizes)
+        )
         # An ideograph is a word, so what follows it begins another.
         after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
         return characters, sizes, (sizes > 0) | is_space | after_ideograph
@@ -278,98 +294,3 @@ def _without_long(words: tf.Tensor) -> tf.Tensor:
     """Replaces long words by a line end, which no piece contains, so they become unknown."""
     lengths = tf.strings.length(words, unit="UTF8_CHAR")
     return tf.where(lengths > wordpiece.MAX_CHARACTERS_PER_WORD, "\n", words)
-
-
-def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:
-    """Returns a callable with the ids of `tokenizer`; a SavedModel's object has to track it."""
-    kind = SentencePieceGraph if tokenizer.spec.kind == SENTENCEPIECE else WordPieceGraph
-    return kind(tokenizer)
-
-
-def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns ids [B, (tokens)] from ids [B, (words), (pieces)] or [B, (tokens)]."""
-    return ids if ids.ragged_rank == 1 else ids.merge_dims(1, ids.ragged_rank)
-
-
-def keep(ids: tf.RaggedTensor, longest: int | tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
-    """Returns the first, or last, entries of each row: at most `longest`, an int or int64 [B]."""
-    lengths = tf.minimum(ids.row_lengths(), longest)
-    first = ids.row_limits() - lengths if at_end else ids.row_starts()
-    row = ids.value_rowids()
-    position = tf.range(tf.size(row, tf.int64)) - tf.gather(first, row)
-    kept = (position >= 0) & (position < tf.gather(lengths, row))
-    return _rows(tf.boolean_mask(ids.values, kept), lengths)
-
-
-def join(
-    segments: Sequence[tf.RaggedTensor],
-    seq_length: int | tf.Tensor,
-    tokenizer: Tokenizer,
-    skip_empty_second: bool = False,
-) -> dict[str, tf.Tensor]:
-    """Joins one or two segments [B, (tokens)] that fit to [CLS] A [SEP] B [SEP], and pads.
-
-    If `skip_empty_second`, a pair whose B is empty becomes [CLS] A [SEP].
-    """
-    ones = tf.ones_like(segments[0].row_lengths())
-    parts, types = [_repeated(tokenizer.cls_id, ones)], [_repeated(0, ones)]
-    for number, segment in enumerate(segments):
-        separators = _separators(segment) if number and skip_empty_second else ones
-        parts += [segment, _repeated(tokenizer.sep_id, separators)]
-        types.append(_repeated(number, segment.row_lengths() + separators))
-    ids, mask = tf_text.pad_model_inputs(tf.concat(parts, axis=1), seq_length, tokenizer.pad_id)
-    types, _ = tf_text.pad_model_inputs(tf.concat(types, axis=1), seq_length)
-    packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
-    shape = [None, seq_length if isinstance(seq_length, int) else None]
-    return {name: tf.ensure_shape(value, shape) for name, value in packed.items()}
-
-
-def _separators(segment: tf.RaggedTensor) -> tf.Tensor:
-    """Returns 1 for rows that are not empty, otherwise 0."""
-    return tf.cast(segment.row_lengths() > 0, tf.int64)
-
-
-def _repeated(value: int, times: tf.Tensor) -> tf.RaggedTensor:
-    """Returns `value` times[i] times in row i; int64 [B] to int32 [B, (times)]."""
-    return _rows(tf.fill([tf.reduce_sum(times)], value), times)
-
-
-def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    # Checks would be most of the graph.
-    return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-
-
-def pack(
-    segments: Sequence[tf.RaggedTensor],
-    seq_length: int | tf.Tensor,
-    tokenizer: Tokenizer,
-    skip_empty_second: bool = False,
-) -> dict[str, tf.Tensor]:
-    """Truncates one or two segments, and joins them.
-
-    Two segments that are too long lose tokens off the end of the longer one, B first where they
-    are equally long, as in albert_tf.tokenization.sequences.truncated_lengths.
-
-    Args:
-      segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].
-      seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
-      tokenizer: has the ids of the special pieces.
-      skip_empty_second: see `join`.
-    """
-    flat = [merge_words(segment) for segment in segments]
-    room = tf.cast(seq_length, tf.int64) - 2
-    if len(flat) == 1:
-        kept = [keep(flat[0], room)]
-    else:
-        room -= _separators(flat[1]) if skip_empty_second else 1
-        first = keep(flat[0], tf.maximum(room - flat[1].row_lengths(), (room + 1) // 2))
-        kept = [first, keep(flat[1], room - first.row_lengths())]
-    return join(kept, seq_length, tokenizer, skip_empty_second)
-
-
-def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
-    mask = inputs["input_mask"]
-    # Of no sequences at all, the largest length is negative.
-    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(mask, axis=-1)), 1)
-    return {name: value[..., :longest] for name, value in inputs.items()}
