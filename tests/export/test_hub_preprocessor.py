@@ -15,9 +15,9 @@ from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests.export.conftest import WORDPIECES
 from tests.support.builders import tiny_config
 from tests.support.releases import write_release
+from tests.tokenization.conftest import WORDPIECES
 
 NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
 

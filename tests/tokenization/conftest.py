@@ -10,7 +10,6 @@ import pytest
 
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
-from tests.export.conftest import odd_texts, sentencepiece_tokenizer, wordpiece_file  # noqa: F401
 
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
 RELEASED_MODEL = DATA / "spm" / "30k-clean.model"
@@ -22,16 +21,17 @@ needs_release = [
 
 WORDPIECE_LINE = (
     "[PAD] [unused1] [UNK] [CLS] [SEP] [MASK] un ##aff ##able want ##want ##ed runn ##ing , ! the "
-    "re ##sume ##m ##e 中 国 人 ##人 $ 5 ##0 straße i ##i"
+    "re ##sume ##m ##e 中 国 人 ##人 $ 5 ##0 straße i ##i ( x ) - οδος 2 ##1 ##3"
 )
 WORDPIECES = WORDPIECE_LINE.split()
 SAMPLE_LINE = (
     "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
     "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
-    "x y 5, ' ="
+    "x y 5, ' = river, stone and bread; resume"
 )
 SAMPLE_WORDS = SAMPLE_LINE.split()
 SAMPLE_SPACES = ["", " ", " ", "  ", "\t", "\xa0", "\u3000", "\r\n", "\u200b", "\x01", "\ufffd"]
+SPACES = [*SAMPLE_SPACES, "\u2028", "\x85", "\x1c", "\0", "\n"]
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +57,47 @@ def small_model(tmp_path_factory):
 @pytest.fixture(scope="session")
 def released():
     return Tokenizer.from_file(str(RELEASED_MODEL))
+
+
+@pytest.fixture(scope="session")
+def odd_texts() -> list[str]:
+    """Words separated by odd white space, and random characters of Unicode 12, as in TensorFlow."""
+    rng = random.Random(0)
+    blocks = [(0, 0x250), (0x370, 0x530), (0x600, 0x660), (0xE00, 0xE80), (0x1E00, 0x2000)]
+    blocks += [(0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x4F00), (0xAC00, 0xAD00)]
+    texts = []
+    for _ in range(1500):
+        parts = [rng.choice(SAMPLE_WORDS) + rng.choice(SPACES) for _ in range(rng.randrange(12))]
+        texts.append("".join(parts))
+        points = [rng.randrange(*rng.choice(blocks)) for _ in range(rng.randrange(12))]
+        texts.append("".join(chr(point) for point in points))
+    return texts
+
+
+@pytest.fixture(scope="session")
+def sentencepiece_tokenizer(tmp_path_factory) -> Tokenizer:
+    """A small SentencePiece model in which pieces end in digit and comma."""
+    folder = tmp_path_factory.mktemp("spm")
+    rng = random.Random(1)
+    words, numbers = SAMPLE_WORDS, ["2013,", "2013,ba", "ba2013,", "the2013,ba", "1,000"]
+    numbers += ["½", "naïve", "92,"]
+    lines = [
+        " ".join([*rng.choices(words, k=5), rng.choice(numbers), rng.choice(words)]) + "."
+        for _ in range(2000)
+    ]
+    (folder / "text.txt").write_text("\n".join(lines), "utf-8")
+    settings = VocabularySettings(vocab_size=140, character_coverage=1.0)
+    train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
+    tokenizer = Tokenizer.from_file(str(folder / "small.model"))
+    assert tokenizer.digit_comma_parts
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def wordpiece_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
+    path.write_text("\n".join(WORDPIECES) + "\n", "utf-8")
+    return path
 
 
 @pytest.fixture
