@@ -4,27 +4,35 @@
 
   python probe_process.py EXPORT CALLS OUTPUTS
 
-CALLS is a pickle of the calls: the attribute of the SavedModel's root, which may be empty, and the
-inputs by name. OUTPUTS becomes one of their outputs, see `arrays`.
+Both are .npz files. The arrays of CALLS are named call/attribute/input, where the attribute of the
+SavedModel's root may be empty; those of OUTPUTS call/output, see `arrays`.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 
 def main(export: str, calls_file: str, outputs_file: str) -> None:
     """Makes the calls."""
-    calls = pickle.loads(Path(calls_file).read_bytes())
-    is_text = any(array.dtype.kind == "S" for _, inputs in calls for array in inputs.values())
+    import numpy as np
+
+    calls: dict[str, dict[str, Any]] = {}
+    with np.load(calls_file) as saved:
+        for name, array in saved.items():
+            call, _, argument = name.rpartition("/")
+            calls.setdefault(call, {})[argument] = array
+    is_text = any(array.dtype.kind == "S" for call in calls.values() for array in call.values())
     run = _load(export, is_text)
-    outputs = [arrays(run(attribute, inputs)) for attribute, inputs in calls]
-    Path(outputs_file).write_bytes(pickle.dumps(outputs))
+    outputs = {}
+    for call, inputs in calls.items():
+        number, _, attribute = call.partition("/")
+        found = arrays(run(attribute, inputs))
+        outputs.update((f"{number}/{name}", array) for name, array in found.items())
+    np.savez(outputs_file, **outputs)
 
 
 def arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:

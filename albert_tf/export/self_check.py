@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
-from albert_tf.io import files, folders
+from albert_tf.io import folders
 
 #: The report, beside the model.
 REPORT_FILE = "self_check.json"
@@ -107,8 +106,13 @@ def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: flo
 def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
     """Returns the outputs of each call."""
     with tempfile.TemporaryDirectory() as work:
-        calls, outputs = (os.path.join(work, name) for name in ("calls", "outputs"))
-        files.write_bytes(calls, pickle.dumps([(p.attribute, dict(p.inputs)) for p in probes]))
+        calls, outputs = (os.path.join(work, name) for name in ("calls.npz", "outputs.npz"))
+        inputs = {
+            f"{number}/{probe.attribute}/{name}": array
+            for number, probe in enumerate(probes)
+            for name, array in probe.inputs.items()
+        }
+        np.savez(calls, **inputs)
         # The process has another working directory, and may be unable to read remote file systems.
         local = os.path.abspath(folder)
         if "://" in folder:
@@ -126,7 +130,12 @@ def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
             raise AlbertError(
                 f"The export cannot be used in a fresh process ({reason}); nothing was written."
             )
-        return pickle.loads(files.read_bytes(outputs))
+        found: list[dict[str, np.ndarray]] = [{} for _ in probes]
+        with np.load(outputs) as saved:
+            for key, array in saved.items():
+                number, _, name = key.partition("/")
+                found[int(number)][name] = array
+        return found
 
 
 def text_batches() -> Iterator[list[str]]:
