@@ -22,17 +22,17 @@ from albert_tf.errors import AlbertError
 SECONDS = 20
 MEGABYTES = 300
 
-COMMON = {
-    "deadline": None,
-    "database": None,
-    "derandomize": True,
-    "suppress_health_check": list(HealthCheck),
-}
-
 
 def examples(count: int) -> settings:
     """Settings for so many examples, the same ones each time."""
-    return settings(max_examples=count, **COMMON)
+    checks = list(HealthCheck)
+    return settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=checks,
+    )
 
 
 class HungError(Exception):

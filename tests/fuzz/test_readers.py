@@ -3,7 +3,7 @@
 """Every reader against damaged files: they are read, or refused in one sentence.
 
 No other exception, no hang, no memory blow-up. Run one kind of file with -k, for example
-``pytest tests/fuzz -m "slow or not slow" -k "SQuAD and many"``.
+``pytest tests/fuzz -m "slow or not slow" -k "SQuAD and 300"``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from tests.fuzz.mutations import damaged, examples, odd_json, survive
 from tests.fuzz.targets import TARGETS
+from tests.support.cases import slow
 
-FEW, MANY = 3, 300
-JSON_TARGETS = [name for name, target in TARGETS.items() if target.is_json]
+#: Number of variants of each file.
+COUNTS = [3, *slow(300)]
 
 
 def fuzz(name: str, folder, strategy, count: int) -> None:
@@ -37,27 +38,13 @@ def fuzz(name: str, folder, strategy, count: int) -> None:
     attempt()
 
 
-def values(good: bytes) -> st.SearchStrategy[bytes]:
-    return odd_json(json.loads(good))
-
-
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_bytes(name, tmp_path):
-    fuzz(name, tmp_path, damaged, FEW)
+def test_damaged_bytes(name, count, tmp_path):
+    fuzz(name, tmp_path, damaged, count)
 
 
-@pytest.mark.parametrize("name", JSON_TARGETS)
-def test_odd_values(name, tmp_path):
-    fuzz(name, tmp_path, values, FEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TARGETS)
-def test_many_damaged_bytes(name, tmp_path):
-    fuzz(name, tmp_path, damaged, MANY)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", JSON_TARGETS)
-def test_many_odd_values(name, tmp_path):
-    fuzz(name, tmp_path, values, MANY)
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.is_json])
+def test_odd_values(name, count, tmp_path):
+    fuzz(name, tmp_path, lambda good: odd_json(json.loads(good)), count)
