@@ -31,30 +31,12 @@ def buffers_of_eight_records():
         yield
 
 
-def source(shards, seed=1):
-    return RecordSource(shards, LABELS, seed)
+def source(shards):
+    return RecordSource(shards, LABELS, seed=1)
 
 
 def training_labels(source, batches, *context):
     return numbers_of(source.train_input_fn(InputContext(*context)), batches)
-
-
-@pytest.fixture(scope="module")
-def tens(shards):
-    """Labels of three epochs in batches of 10."""
-    return training_labels(source(shards), 9, 10)
-
-
-def test_an_epoch_holds_every_record_once_and_epochs_differ_in_order(tens):
-    stream = tens.reshape(3, 30)
-    for epoch in stream:
-        assert sorted(epoch) == list(range(30))
-    assert len({tuple(epoch) for epoch in stream}) == 3
-
-
-def test_the_order_depends_on_the_seed_alone(shards, tens):
-    np.testing.assert_array_equal(training_labels(source(shards), 3, 10), tens[:3])
-    assert (training_labels(source(shards, seed=2), 3, 10) != tens[:3]).any()
 
 
 @pytest.mark.parametrize(

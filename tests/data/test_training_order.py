@@ -66,8 +66,10 @@ def test_the_first_tenth_of_the_passes_sees_the_documents(tmp_path, layout):
         assert len(set(epoch.tolist())) >= 0.95 * shards * documents
 
 
-def test_each_pass_is_seen_in_another_order(tmp_path):
-    seen = stream(write(tmp_path, repeated(16)), 16, 80).reshape(10, 8, 16)
+def test_each_pass_and_seed_has_another_order(tmp_path):
+    source = write(tmp_path, repeated(16))
+    seen, other = (stream(s, 16, 80).reshape(10, 8, 16) for s in (source, source.reseeded(4)))
+    assert (seen != other).any()
     assert (np.sort(seen, axis=1) == np.sort(seen[0], axis=0)).all()
     assert len({order.tobytes() for order in seen}) == 10
 

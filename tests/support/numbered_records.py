@@ -29,20 +29,15 @@ def small_blocks(examples: int, shuffled: int) -> Iterator[None]:
         yield
 
 
-def encode_labels(numbers: Sequence[int]) -> list[bytes]:
-    """Encodes records of the layout LABELS."""
-    return records.encode_examples({"label_ids": np.asarray(numbers)}, LABELS)
-
-
-def write_labels(path: Path, numbers: Sequence[int]) -> records.ShardInfo:
-    """Writes a shard of the layout LABELS."""
-    return records.write_shard(str(path), encode_labels(numbers))
-
-
 def encode_numbers(**numbers: Sequence[int]) -> list[bytes]:
     """Encodes records with these numbers."""
     columns = {name: np.asarray(values) for name, values in numbers.items()}
     return records.encode_examples(columns, dict.fromkeys(numbers, NUMBER))
+
+
+def write_labels(path: Path, numbers: Sequence[int]) -> records.ShardInfo:
+    """Writes a shard of the layout LABELS."""
+    return records.write_shard(str(path), encode_numbers(label_ids=numbers))
 
 
 def numbers_of(
