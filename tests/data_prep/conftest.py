@@ -3,14 +3,11 @@
 """A random corpus and its vocabulary."""
 
 import gzip
-import os
-from pathlib import Path
 
 import pytest
 
 from tests.support.corpora import corpus, write_corpus_vocabulary
-
-DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
+from tests.support.real_data import real_data
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +28,8 @@ def real_text(tmp_path):
     """Writes the first bytes of real text; returns the path."""
 
     def write(num_bytes):
-        source = DATA / "text" / "books_62mb.txt.gz"
-        if not source.exists():
-            pytest.skip(f"needs {source}")
         path = tmp_path / "books.txt"
-        with gzip.open(source, "rb") as f:
+        with gzip.open(real_data("text/books_62mb.txt.gz"), "rb") as f:
             path.write_bytes(f.read(num_bytes).rpartition(b"\n")[0] + b"\n")
         return str(path)
 
@@ -45,4 +39,4 @@ def real_text(tmp_path):
 @pytest.fixture
 def real_model():
     """Path of the English release's SentencePiece model."""
-    return str(DATA / "spm" / "30k-clean.model")
+    return str(real_data("spm/30k-clean.model"))

@@ -91,12 +91,6 @@ def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path,
     assert len(np.unique(columns["text_ids"], axis=0)) > 0.5 * len(columns["text_ids"])
 
 
-def test_nsp_is_not_for_training_to_draw():
-    message = "^`sentence_objective`=nsp does not go with `record_format`=compact"
-    with pytest.raises(AlbertError, match=message):
-        PretrainingOptions(record_format="compact", sentence_objective="nsp")
-
-
 def test_large_vocabularies_get_larger_ids():
     for size, dtype in ((30_000, "uint16"), (1 << 16, "uint16"), ((1 << 16) + 1, "int32")):
         features = records.compact_features(8, size)

@@ -100,32 +100,6 @@ def test_bad_arguments_are_reported_in_a_sentence(run_script, arguments, message
     assert "Traceback" not in result.stderr
 
 
-@pytest.fixture
-def run_builder(run_script, text, vocabulary):
-    """Runs the script on the corpus with one pass."""
-
-    def run(*flags):
-        result = run_script(
-            create_pretraining_data,
-            f"--input_file={text}",
-            f"--vocab_file={vocabulary}",
-            "--max_seq_length=32",
-            "--dupe_factor=1",
-            *flags,
-        ).ok()
-        return result
-
-    return run
-
-
-def test_the_script_writes_shards_and_prints_statistics(run_builder, tmp_path):
-    result = run_builder(f"--output_dir={tmp_path}/out", "--num_shards=2")
-    assert "in 2 shards" in result.stdout
-    assert "masked_share" in result.stdout
-    names = [shard.name for shard in Manifest.load(str(tmp_path / "out")).shards]
-    assert names == [f"pretraining-0000{i}-of-00002.tfrecord" for i in range(2)]
-
-
 @pytest.mark.realdata
 def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_text, real_model):
     text = real_text(1_000_000)

@@ -14,14 +14,26 @@ def test_max_predictions_follow_the_length():
     assert PretrainingOptions(max_predictions_per_seq=20).max_predictions_per_seq == 20
 
 
-def test_whole_sentences_are_of_one_document():
-    message = "^`whole_sentences` does not go with `sentence_objective`=nsp, which"
-    with pytest.raises(AlbertError, match=message):
-        PretrainingOptions(whole_sentences=True, sentence_objective="nsp")
-
-
-@pytest.mark.parametrize("objective", ["nsp", "none"])
-def test_repeated_segments_are_for_sentence_order_only(objective):
-    message = f"^`repeat_prob` does not go with `sentence_objective`={objective}"
-    with pytest.raises(AlbertError, match=message):
-        PretrainingOptions(repeat_prob=0.1, sentence_objective=objective)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"whole_sentences": True, "sentence_objective": "nsp"},
+            "`whole_sentences` does not go with `sentence_objective`=nsp, which",
+        ),
+        *(
+            (
+                {"repeat_prob": 0.1, "sentence_objective": objective},
+                f"`repeat_prob` does not go with `sentence_objective`={objective}",
+            )
+            for objective in ("nsp", "none")
+        ),
+        (
+            {"record_format": "compact", "sentence_objective": "nsp"},
+            "`sentence_objective`=nsp does not go with `record_format`=compact",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options, message):
+    with pytest.raises(AlbertError, match=f"^{message}"):
+        PretrainingOptions(**options)

@@ -105,22 +105,12 @@ def test_a_bad_json_line_is_located(tmp_path, line):
         (b"", "No sentence was found"),
         (b"\n \n\r\n", "No sentence was found"),
         (b"Good.\ncaf\xe9\n", r"in\.txt:2: not UTF-8"),
-        (b"Good.\na\0b\n", r"in\.txt:2: a NUL byte"),
-        (b"Good.\n" + b"x" * 10_000_000, r"in\.txt:2: the line is longer"),
     ],
 )
 def test_bad_input_is_reported_and_leaves_nothing(tmp_path, data, message):
     with pytest.raises(AlbertError, match=message):
         split(tmp_path, data)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_a_truncated_gzip_file_leaves_nothing(tmp_path):
-    data = gzip.compress(b"".join(b"Sentence %d. " % (i * i) for i in range(9999)))
-    (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(AlbertError, match=r"in\.gz is truncated"):
-        split_sentences([str(tmp_path / "in.gz")], str(tmp_path / "out.txt"), Layout())
-    assert [path.name for path in tmp_path.iterdir()] == ["in.gz"]
 
 
 def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatch):
@@ -152,17 +142,6 @@ def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {output} already exists; give")
     assert output.read_text() == "kept"
-    assert run_script(split_sentences_module, *flags, "--overwrite").returncode == 0
+    done = run_script(split_sentences_module, *flags, "--overwrite").ok()
+    assert "2 sentences in 1 documents" in done.stdout
     assert output.read_text() == "One sentence.\nAnd another one.\n"
-
-
-def test_the_script_prints_counts_or_one_line_of_error(run_script, tmp_path):
-    (tmp_path / "in.txt").write_text("One. Two.\n")
-    paths = [f"--input_file={tmp_path}/in.txt", f"--output_file={tmp_path}/out.txt"]
-    good = run_script(split_sentences_module, *paths).ok()
-    assert "2 sentences in 1 documents" in good.stdout
-    paths = [f"--input_file={tmp_path}/none*.txt", f"--output_file={tmp_path}/other.txt"]
-    bad = run_script(split_sentences_module, *paths)
-    assert bad.returncode == 1
-    assert bad.stderr.splitlines()[-1].startswith("error: No input file matches")
-    assert "Traceback" not in bad.stderr

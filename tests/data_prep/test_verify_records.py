@@ -68,12 +68,6 @@ def check(tmp_path, capsys):
     return verified
 
 
-def test_good_records_pass(tmp_path, check):
-    write(tmp_path, encoded(good_columns()))
-    faulty, printed = check()
-    assert faulty == 0 and "error" not in printed
-
-
 PLACES = r"masked_lm_positions has \[CLS\], \[SEP\] or padding"
 FAULTS = [
     ("input_mask", 3, 0, "input_mask is not three or more ones followed by zeros"),
