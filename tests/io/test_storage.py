@@ -64,19 +64,14 @@ def test_an_answer_and_a_full_disk_are_not_tried_again(pauses, error):
     assert not pauses
 
 
-def test_a_file_that_may_not_be_looked_at_is_not_taken_for_missing(pauses, tmp_path, monkeypatch):
-    path = tmp_path / "best.json"
+def test_a_file_that_may_not_be_looked_at_is_not_taken_for_missing(pauses, tmp_path, unprivileged):
+    path = tmp_path / "closed/best.json"
+    path.parent.mkdir()
     path.touch()
-    stat = os.stat
-
-    def refused(name, **options):
-        if str(name) == str(path):
-            raise PermissionError(errno.EACCES, "Permission denied", name)
-        return stat(name, **options)
-
-    monkeypatch.setattr(os, "stat", refused)
-    for look in (storage.exists, storage.isdir, files.read_bytes):
-        with pytest.raises(StoppedError, match=r"Permission denied: .*best\.json, 4 times"):
+    path.parent.chmod(0)
+    refused = pytest.raises(StoppedError, match=r"Permission denied: .*best\.json, 4 times")
+    for look in (storage.exists, storage.isdir, files.exists, files.check_file, files.read_bytes):
+        with unprivileged(), refused:
             look(str(path))
 
 
@@ -103,4 +98,5 @@ def test_what_is_not_there_is_an_answer(tmp_path, scheme):
     files.write_text(f"{folder}/b/c", "")
     files.write_text(f"{folder}/a", "")
     assert storage.listdir(folder) == ["a", "b"]
-    assert not storage.exists("/dev/null/x")
+    for absent in ("/dev/null/x", f"{tmp_path}/{100 * 'long'}", f"{tmp_path}/\0"):
+        assert not storage.exists(absent) and not files.exists(absent)
