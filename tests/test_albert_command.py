@@ -104,19 +104,18 @@ def test_a_script_behaves_as_without_albert(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "printed", "error"),
     [
-        (["clasify"], "There is no command 'clasify'; did you mean classify? See albert --help."),
-        (["--do_train"], "There is no command '--do_train'. See albert --help."),
+        (
+            ["clasify"],
+            "",
+            "error: There is no command 'clasify'; did you mean classify? See albert --help.",
+        ),
+        (["--do_train"], "", "error: There is no command '--do_train'. See albert --help."),
+        ([], "", albert.overview()),
+        (["--version"], f"albert_tf {__version__}", ""),
     ],
 )
-def test_an_unknown_command_is_an_error(arguments, message, run):
-    assert run(*arguments) == (1, "", f"error: {message}\n")
-
-
-def test_without_a_command_the_list_is_an_error(run):
-    assert run() == (1, "", f"{albert.overview()}\n")
-
-
-def test_the_version_is_printed(run):
-    assert run("--version") == (0, f"albert_tf {__version__}\n", "")
+def test_what_is_no_command_gets_its_answer(arguments, printed, error, run):
+    lines = (f"{text}\n" if text else "" for text in (printed, error))
+    assert run(*arguments) == (int(bool(error)), *lines)

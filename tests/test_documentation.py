@@ -20,7 +20,6 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.ipynb")),
     ROOT / "benchmarks/README.md",
 ]
-#: Sources of the site.
 
 
 def prose(page):
@@ -43,15 +42,11 @@ def documented_flags():
     return {script: dict(row.findall(text)) for script, text in pairs}
 
 
-def shell(page):
-    """Returns all shell code of a page."""
-    blocks = code_blocks(prose(page))
-    return "\n".join(code for language, code in blocks if language in ("bash", "sh"))
-
-
 def commands(page):
     """Returns script path, or command and MODEL, and flag names of each command on a page."""
-    lines = shell(page).replace("\\\n", " ").splitlines()
+    blocks = code_blocks(prose(page))
+    shell = "\n".join(code for language, code in blocks if language in ("bash", "sh"))
+    lines = shell.replace("\\\n", " ").splitlines()
     matches = [re.search(r"\bpython (\S+\.py)(.*)", line) for line in lines]
     found = [(match[1], match[2]) for match in matches if match]
     for line in lines:

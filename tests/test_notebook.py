@@ -16,20 +16,13 @@ NOTEBOOK = ROOT / "docs/notebooks/from_text_to_predictions.ipynb"
 COLAB = ROOT / "docs/notebooks/colab.ipynb"
 
 
-def code_cells(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def printed(notebook):
-    parts = [part for cell in code_cells(notebook) for part in cell.outputs]
-    return "".join(part.text for part in parts if part.output_type == "stream")
-
-
 def printed_by(path, monkeypatch):
+    """Runs a notebook; returns what its cells print."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     notebook = importlib.import_module("run_notebook").run_notebook(path)
     nbformat.validate(notebook)
-    return printed(notebook)
+    parts = [part for cell in notebook.cells for part in cell.get("outputs", ())]
+    return "".join(part.text for part in parts if part.output_type == "stream")
 
 
 @pytest.mark.slow

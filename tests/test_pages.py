@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.checkpoint import write_tf2
 from tests.support import stand_ins
@@ -35,11 +34,6 @@ def page(name):
 
 def read(path):
     return json.loads(path.read_text())
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    keras.utils.set_random_seed(1)
 
 
 def write_squad(folder):
