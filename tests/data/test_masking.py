@@ -38,9 +38,7 @@ def tokenizer(tmp_path_factory):
 class Text:
     """Random texts of two segments, as compact records store them.
 
-    Word starts do not depend on the ids.
-
-    The list of texts is repeated `times` times.
+    Word starts do not depend on the ids. The list of texts is repeated `times` times.
     """
 
     ids: list[np.ndarray]
