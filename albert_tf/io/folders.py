@@ -81,6 +81,7 @@ def _replace(path: str, new: str) -> None:
     old = removal.temporary_name(f"{path}.former")
     removal.move(path, old)
     try:
+        _check_written(old, path)  # Nobody can put a file there any more.
         removal.move(new, path)
     except BaseException:
         removal.move(old, path)

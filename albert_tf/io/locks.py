@@ -53,14 +53,13 @@ def lock_folder(folder: str) -> Iterator[None]:
         yield
         return
     path, me = os.path.join(os.path.realpath(folder), LOCK_FILE), threading.get_ident()
-    outermost = path not in _threads
+    if _threads.get(path) == me:
+        yield
+        return
     if _threads.setdefault(path, me) != me:  # In one step, whatever other threads do.
         raise AlbertError(
             f"{folder} is in use by another thread of this process; give another path."
         )
-    if not outermost:
-        yield
-        return
     created = [os.path.dirname(path)]  # The innermost one first.
     while not os.path.exists(created[-1]):
         created.append(os.path.dirname(created[-1]))
