@@ -136,6 +136,8 @@ def _become(script: str, arguments: list[str], files: list[str], cpus: int) -> N
     """Runs a script in this process and exits."""
     status = 1
     try:
+        # A shell's background jobs ignore Ctrl-C, and so would the script.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setpgid(0, 0)
         nothing = os.open(os.devnull, os.O_RDONLY)
         out, err = (os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for path in files)
