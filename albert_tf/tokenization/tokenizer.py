@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import tokenizer as hugging_face
@@ -24,6 +23,8 @@ from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
 from albert_tf.tokenization.wordpiece import WordPieceModel
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from albert_tf.tokenization.graph import SentencePieceGraph, WordPieceGraph
 
 SENTENCEPIECE = "sentencepiece"
@@ -267,6 +268,8 @@ class Tokenizer:
 
     @functools.cached_property
     def _encode_with_offsets(self) -> tf.types.experimental.GenericFunction:
+        import tensorflow as tf  # Builders of records do without it.
+
         # The model is made inside, because Keras' `clear_session` would delete one that is outside.
         return tf.function(
             lambda texts: self.graph().encode_with_offsets(texts),
@@ -285,6 +288,8 @@ class Tokenizer:
         Raises:
           AlbertError: the texts are not a list of strings.
         """
+        import tensorflow as tf
+
         texts = list(map(files.valid_text, checked_texts(texts)))
         while texts:
             # Many short texts share the cost of a call, and long ones do not fill the memory.
