@@ -13,6 +13,7 @@ import pytest
 import run_classifier
 from albert_tf.tasks.glue.submission import TEST_SETS
 from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.script_flags import run_printed
 
 FILLERS = ["sun", "rain", "river", "stone", "bread"]
 DECIDERS = ["never", "always", "perhaps"]
@@ -76,10 +77,7 @@ def training_flags(folder):
 
 @pytest.fixture
 def run(run_script):
-    def run(**arguments):
-        return run_script(run_classifier, *(f"--{k}={v}" for k, v in arguments.items()))
-
-    return run
+    return lambda **given: run_script(run_classifier, *(f"--{k}={v}" for k, v in given.items()))
 
 
 def table(path):
@@ -96,20 +94,10 @@ def expected_answers(folder, file):
 
 
 @pytest.fixture(scope="module")
-def outputs():
-    """The output of the run below, for all tests of this module."""
-    return []
-
-
-@pytest.fixture
-def trained(outputs, folder, run):
+def trained(folder):
     """The output of a run that trains, evaluates and predicts all tasks, in the folder `runs`."""
-    if not outputs:
-        arguments = dict(training_flags(folder), task_name="all", do_predict=True)
-        done = run(**arguments, output_dir=folder / "runs")
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
-    return outputs[0]
+    arguments = dict(training_flags(folder), task_name="all", do_predict=True)
+    return run_printed(run_classifier, **arguments, output_dir=folder / "runs")
 
 
 @pytest.fixture

@@ -5,21 +5,19 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import run_pretraining
-from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.pretraining_build import build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
-from tests.support.builders import tiny_config, vocabulary, write_vocabulary
-from tests.support.events import undocumented_tags
+from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 
 MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"
 WORDS = [f"w{i}" for i in range(95)]
@@ -30,45 +28,46 @@ CONFIG = tiny_config(
 COMPACT_CONFIG = {**CONFIG, "vocab_size": len(vocabulary(WORDS))}
 
 
-def flags_for(folder, *flags, records=MASKED, config=None):
-    """Flags of a run; `records` are a file of masked records or a folder of compact ones."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(config or (COMPACT_CONFIG if records.is_dir() else CONFIG)))
-    return [
-        f"--input_file={records}",
-        f"--albert_config_file={path}",
-        f"--output_dir={folder / 'run'}",
-        "--train_batch_size=8",
-        "--num_train_steps=16",
-        "--num_warmup_steps=4",
-        "--save_checkpoints_steps=4",
-        "--log_every_steps=4",
-        *flags,
-    ]
-
-
 @pytest.fixture
 def run(run_script):
-    return lambda folder, *flags, **kwargs: run_script(
-        run_pretraining, *flags_for(folder, *flags, **kwargs)
-    )
+    """Runs the script; `records` are a file of masked records or a folder of compact ones."""
+
+    def run(folder, *flags, records=MASKED, config=None):
+        path = folder / "config.json"
+        path.write_text(json.dumps(config or (COMPACT_CONFIG if records.is_dir() else CONFIG)))
+        return run_script(
+            run_pretraining,
+            f"--input_file={records}",
+            f"--albert_config_file={path}",
+            f"--output_dir={folder / 'run'}",
+            "--train_batch_size=8",
+            "--num_train_steps=16",
+            "--num_warmup_steps=4",
+            "--save_checkpoints_steps=4",
+            "--log_every_steps=4",
+            *flags,
+        )
+
+    return run
+
+
+def build_compact(folder, lines, max_seq_length=32):
+    """Builds compact records in a new folder; returns their folder."""
+    folder.mkdir()
+    rng = np.random.default_rng(lines)
+    tokenizer = write_tokenizer(folder, WORDS)
+    texts = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(lines)]
+    (folder / "text.txt").write_text("\n".join(texts))
+    options = PretrainingOptions(max_seq_length=max_seq_length, record_format="compact")
+    text, output = str(folder / "text.txt"), folder / "records"
+    build_pretraining_data([text], tokenizer, str(output), options)
+    return output
 
 
 @pytest.fixture(scope="module")
 def compact(tmp_path_factory):
     """A folder of compact records."""
-    folder = tmp_path_factory.mktemp("compact")
-    rng = np.random.default_rng(0)
-    vocab_file = write_vocabulary(folder, WORDS)
-    lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(400)]
-    (folder / "text.txt").write_text("\n".join(lines))
-    build_pretraining_data(
-        [str(folder / "text.txt")],
-        Tokenizer.from_file(vocab_file),
-        str(folder / "records"),
-        PretrainingOptions(max_seq_length=32, record_format="compact"),
-    )
-    return folder / "records"
+    return build_compact(tmp_path_factory.mktemp("compact") / "data", 400)
 
 
 def metrics(folder):
@@ -143,7 +142,14 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
         "learning_rate",
         "gradient_norm",
     } <= set(last)
-    assert undocumented_tags(folder, "train") == set()
+    page = (Path(__file__).parents[1] / "docs/tensorboard.md").read_text("utf-8")
+    tags = {
+        value.tag
+        for path in folder.glob("events/train/*tfevents*")
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert tags and tags <= {*re.findall(r"`(\w+)`", page)}
 
 
 def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path, trained, compact):
@@ -226,13 +232,40 @@ def test_a_truncated_record_file_is_named(run, tmp_path):
     assert "cut.tfrecord: record 39 (byte " in done.stderr
 
 
-def test_help_shows_the_flags_without_importing_tensorflow():
-    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    done = subprocess.run(
-        [sys.executable, run_pretraining.__file__, "--help"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert "--eval_every_steps" in done.stdout and "--tpu_name" in done.stdout
-    assert " tensorflow" not in done.stderr
+@pytest.mark.slow
+def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, tmp_path):
+    for name, lines in (("train", 2800), ("heldout", 200)):
+        build_compact(tmp_path / name, lines, max_seq_length=64)
+    config = tiny_config(
+        len(vocabulary(WORDS)), embedding_size=16, hidden_size=32, intermediate_size=64,
+        max_position_embeddings=64, num_hidden_layers=4,
+    )  # fmt: skip
+    config.to_json(str(tmp_path / "config.json"))
+    run = tmp_path / "run"
+    command = [
+        run_pretraining, f"--input_file={tmp_path / 'train/records'}", f"--output_dir={run}",
+        f"--albert_config_file={tmp_path / 'config.json'}", "--log_every_steps=1", "--do_train",
+        f"--eval_input_file={tmp_path / 'heldout/records'}", "--do_eval",
+        "--eval_every_steps=100000", "--early_stopping_evals=3",
+    ]  # fmt: skip
+    began = time.monotonic()
+    done = run_script(*command, "--time_budget=1")
+    took = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    assert 30 < took < 120
+    planned = json.loads((run / "run_config.json").read_text())
+    steps, shallow_steps = planned["train"]["max_steps"], planned["run"]["num_shallow_steps"]
+    assert planned["run"]["time_budget"] == 1 and planned["task"]["neighbor_attention"]
+    assert planned["run"]["shallow_layers"] == 2 and 0 < shallow_steps < steps
+    assert f"(layers in the first {shallow_steps:,}: 2)" in done.stdout
+    assert metrics(tmp_path)[-1]["step"] == steps
+    again = run_script(*command, "--time_budget=1")
+    assert again.returncode == 0 and "is already trained to step" in again.stdout
+    files = sorted(run.rglob("*"))
+    other = run_script(*command, "--time_budget=2")
+    assert other.returncode == 1 and "planned for 1.0 minutes, not one planned" in other.stderr
+    (run / "run_config.json").rename(tmp_path / "run_config.json")
+    lost = run_script(*command, "--time_budget=1")
+    assert lost.returncode == 1 and "but no run_config.json" in lost.stderr
+    assert "Measuring" not in other.stdout + lost.stdout
+    assert sorted(run.rglob("*")) == [path for path in files if path.name != "run_config.json"]

@@ -188,14 +188,3 @@ def test_errors_are_one_sentence_and_leave_nothing(run, tmp_path, arguments, mes
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_malformed_article_stops_the_run_before_it_begins(folder, run, tmp_path):
-    write_race(tmp_path, "train", 2)
-    path = tmp_path / "train/high/1.txt"
-    path.write_text(json.dumps({"id": "1", "article": "sun", "questions": ["?"], "answers": ["A"]}))
-    out = f"--output_dir={tmp_path}/out"
-    done = run("--do_train", f"--data_dir={tmp_path}", out, *model_flags(folder))
-    assert done.returncode == 1
-    assert "train/high/1.txt: 'options' must be a list" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -1,13 +1,18 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that exist for a while: in a block, or as a script defines and parses them."""
+"""Flags that exist for a while: in a block, or as a script defines, parses and uses them."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 from absl import flags
+
+from albert_tf.cli.flags import name_flags
+from albert_tf.errors import AlbertError
 
 
 @contextlib.contextmanager
@@ -29,3 +34,21 @@ def parsed_flags(define_flags: Callable[[], None], *arguments: object) -> Iterat
         define_flags()
         values(["script", *map(str, arguments)])
         yield
+
+
+def run_printed(script: ModuleType, **values: object) -> str:
+    """Runs a script with these flags in this process; returns what it printed.
+
+    Raises:
+      AlbertError: of the script, which names flags as on the terminal.
+    """
+    given = [f"--{name}={value}" for name, value in values.items()]
+    with (
+        parsed_flags(script.define_flags, *given),
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
+        try:
+            script._main()
+        except AlbertError as error:
+            raise type(error)(name_flags(str(error))) from error
+    return printed.getvalue()
