@@ -203,7 +203,8 @@ def new_file(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> 
     check_output(path, inputs, overwrite)
     with atomic_path(path) as temporary:
         yield temporary
-        check_output(path, inputs, overwrite)  # Another process may have been faster.
+        if is_local(path):  # ram:// would take the temporary file for a folder of this name.
+            check_output(path, inputs, overwrite)  # Another process may have been faster.
 
 
 def is_valid_text(text: str) -> bool:
