@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -24,17 +23,15 @@ import run_classifier
 import run_pretraining
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BestRecord, checkpoints_in
-from tests.support.builders import tiny_config, write_tokenizer
+from tests.faults.configurations import CONFIGURATIONS, write_data
 from tests.support.releases import write_release
 from tests.training.damage import files_below, stored
 
 ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
 RELEASE = ROOT / "tests/golden/tf1_tiny"
 PAGE = 4096
 #: More than any of these programs writes.
 DISK_BYTES = 24 << 20
-WORDS = [f"w{i}" for i in range(100)]
 
 
 class Disk:
@@ -78,19 +75,7 @@ def inputs(tmp_path_factory):
     """A folder with the programs' inputs, on another disk."""
     folder = tmp_path_factory.mktemp("inputs")
     write_release(folder / "release", "vocab.txt")
-    rng = random.Random(0)
-
-    def sentence():
-        return " ".join(rng.choices(WORDS, k=rng.randrange(3, 9))) + "."
-
-    paragraphs = ["\n".join(sentence() for _ in range(rng.randrange(2, 9))) for _ in range(150)]
-    (folder / "text.txt").write_text("\n\n".join(paragraphs) + "\n")
-    vocab_size = write_tokenizer(folder, [".", *WORDS]).vocab_size
-    for name, size in (("config", vocab_size), ("pretraining", 30000)):
-        config = tiny_config(size, hidden_size=32, embedding_size=16, max_position_embeddings=512)
-        config.to_json(str(folder / f"{name}.json"))
-    rows = [f"{sentence()}\t{rng.choice('ab')}\n" for _ in range(64)]
-    (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    write_data(folder)
     return folder
 
 
@@ -128,56 +113,32 @@ def _is_log(name: str) -> bool:
     return "events" in name or name.endswith("metrics.jsonl")
 
 
+def _arguments(name: str, *more: str) -> Callable[[Path, Path], list[str]]:
+    """Returns the command line of a program that tests/faults kills, with more flags."""
+    return lambda inputs, out: [*CONFIGURATIONS[name].arguments(inputs, out), *more]
+
+
 PROGRAMS = {
     "create_pretraining_data": Program(
         data_prep.create_pretraining_data,
-        lambda inputs, out: [
-            f"--input_file={inputs / 'text.txt'}",
-            f"--vocab_file={inputs / 'vocab.txt'}",
-            f"--output_dir={out}",
-            "--max_seq_length=32",
-            "--dupe_factor=3",
-            "--num_shards=3",
-        ],
+        _arguments("builder", "--dupe_factor=3", "--num_shards=3"),
         grows=lambda name: name.startswith("_build/"),
     ),
     "run_pretraining": Program(
         run_pretraining,
-        lambda inputs, out: [
-            f"--input_file={RECORDS}",
-            f"--albert_config_file={inputs / 'pretraining.json'}",
-            f"--output_dir={out}",
-            "--train_batch_size=4",
+        _arguments(
+            "offline masks",
             "--num_train_steps=6",
-            "--num_warmup_steps=2",
             "--save_checkpoints_steps=2",
-            "--log_every_steps=1",
             "--keep_checkpoint_max=2",
-        ],
+        ),
         result=_trained,
         grows=_is_log,
         disks=6,
     ),
     "run_classifier": Program(
         run_classifier,
-        lambda inputs, out: [
-            "--do_train",
-            "--do_eval",
-            "--do_predict",
-            f"--train_file={inputs / 'train.tsv'}",
-            f"--eval_file={inputs / 'train.tsv'}",
-            f"--predict_file={inputs / 'train.tsv'}",
-            "--text_column=sentence",
-            f"--vocab_file={inputs / 'vocab.txt'}",
-            f"--albert_config_file={inputs / 'config.json'}",
-            f"--output_dir={out}",
-            "--max_seq_length=16",
-            "--train_batch_size=8",
-            "--train_step=6",
-            "--warmup_step=2",
-            "--save_checkpoints_steps=2",
-            "--learning_rate=1e-3",
-        ],
+        _arguments("classifier", "--train_step=6", "--eval_every_steps=1000"),
         result=_trained,
         grows=_is_log,
         disks=6,
