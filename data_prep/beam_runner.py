@@ -38,19 +38,18 @@ _BUCKETS = Metrics.counter("create_pretraining_data", "buckets")
 
 
 class BeamRunner(contextlib.AbstractContextManager):
-    """See pretraining_build.Runner."""
+    """Runs a build with Beam; see pretraining_build.Runner.
+
+    Args:
+      context: tokenizer and options.
+      folder: the build's working folder.
+      beam_options: Beam's pipeline options, as on a command line; by default its DirectRunner.
+
+    Raises:
+      AlbertError: the options are malformed.
+    """
 
     def __init__(self, context: Context, folder: str, beam_options: Sequence[str] = ()) -> None:
-        """Prepares the pipelines.
-
-        Args:
-          context: tokenizer and options.
-          folder: the build's working folder.
-          beam_options: Beam's pipeline options, as on a command line; by default its DirectRunner.
-
-        Raises:
-          AlbertError: the options are malformed.
-        """
         self._tokenizer = context.tokenizer
         self._worker = _Worker(context.options, folder)
         self._options = _parse(beam_options)
@@ -93,12 +92,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         self._run("build", f"{len(tasks)} shards", build)
 
     def _run(self, verb: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
-        """Runs a pipeline to its end.
-
-        Raises:
-          AlbertError: a worker raised it.
-          StoppedError: the pipeline failed for another reason.
-        """
+        """Runs a pipeline to its end."""
         self._tokenizer.save(self._worker.folder)
         runner = self._options.view_as(StandardOptions).runner or StandardOptions.DEFAULT_RUNNER
         print(f"{verb} {amount} with Beam's {runner}", file=sys.stderr, flush=True)
@@ -155,22 +149,13 @@ def _as_albert_error(error: Exception, verb: str) -> AlbertError:
 
 
 class _Worker:
-    """What the steps of a pipeline need on a worker.
-
-    Args:
-      options: of the build.
-      folder: its working folder, which has the tokenizer.
-    """
+    """What the steps of a pipeline need on a worker; the build's folder has the tokenizer."""
 
     def __init__(self, options: PretrainingOptions, folder: str) -> None:
         self._options, self.folder, self._shared = options, folder, Shared()
 
     def context(self) -> Context:
-        """Returns the context, which each process loads once.
-
-        Raises:
-          AlbertError: the worker does not see the build's folder.
-        """
+        """Returns the context, which each process loads once."""
         return self._shared.acquire(self._load_context)
 
     def _load_context(self) -> Context:

@@ -32,11 +32,10 @@ def read_blocks(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of a text and stripped lines of whole documents; "" ends a document.
 
-    Documents end with their files, and so do blocks.
+    Documents end with their files, and so do blocks. On `on_read` see read_lines.
 
     Args:
       paths: the texts, plain or compressed: one sentence per line, blank lines between documents.
-      on_read: called from time to time with the number of further bytes (as stored) read.
 
     Raises:
       AlbertError: a file is missing, damaged or not text; see read_lines.

@@ -108,12 +108,9 @@ class _Cutter:
         return np.concatenate([rows, [(*chunk, *chunk, 0) for chunk in repeated]])
 
     def _enough(self, document: int, target: int, pairs: bool) -> list[tuple[int, int]]:
-        """Returns the runs of sentences of a document with at least `target` tokens.
+        """Returns runs of sentences with at least `target` tokens; the last one may have fewer.
 
-        Args:
-          document: number of the document.
-          target: the tokens of an instance; the last run may have fewer.
-          pairs: whether a run needs two sentences.
+        With `pairs`, a run needs two sentences.
         """
         chunks = []
         start, last = self._documents[document], self._documents[document + 1]
@@ -235,13 +232,8 @@ def _move_to_word_edge(
 ) -> np.ndarray:
     """Moves cut edges of segments inwards to the next word start; keeps them if there is none.
 
-    Args:
-      edges: int32 [n]: starts of segments, or ends.
-      others: int32 [n]: the other edges, which the moved edges must not reach.
-      was_cut: bool [n]: the edges that may be moved.
-      tokens: int32 [tokens].
-      word_starts: bool [vocab_size].
-      step: 1 for starts, -1 for ends.
+    The edges, int32 [n], are starts with a `step` of 1, or ends with -1. They must not reach the
+    `others`.
     """
     moved = edges.copy()
     rows = np.flatnonzero(was_cut)

@@ -74,7 +74,7 @@ class ShardTask:
 
     @property
     def path(self) -> str:
-        """Path of the TFRecord file."""
+        """The TFRecord file."""
         return os.path.join(self.folder, RECORDS, self.name)
 
     @property
@@ -104,10 +104,7 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
     covers all buckets of the shard, so that any part of the shard as long as a pass holds nearly
     all of its text.
 
-    Args:
-      context: tokenizer and options.
-      task: see ShardTask.
-      advance: called with 1 for each bucket in each pass.
+    `advance` is called with 1 for each bucket in each pass.
     """
     counts: Counter[str] = Counter()
     passes = range(context.options.dupe_factor)
@@ -160,7 +157,7 @@ def encode(
 
     Args:
       context: tokenizer and options.
-      tokens: int32: the ids that the instances' ranges refer to.
+      tokens: int32 [tokens] of the bucket.
       instances: int32 [5, n], see create_instances.
       seed: of all random choices; not used for compact records.
       first: position of the first instance among those with this seed.
@@ -185,11 +182,7 @@ def compact_columns(
 ) -> dict[str, np.ndarray]:
     """Returns n instances as columns of records.compact_features, [n, *shape], padded with 0.
 
-    Args:
-      tokens: int32: the ids that the instances' ranges refer to.
-      instances: int32 [5, n], see create_instances.
-      max_seq_length: number of columns of `text_ids`.
-      tokenizer: knows which pieces start words.
+    On `tokens` and `instances` see `encode`.
     """
     a_start, a_end, b_start, b_end, _ = instances
     a, b = a_end - a_start, b_end - b_start
@@ -215,15 +208,7 @@ def masked_columns(
     first: int,
     counts: Counter[str],
 ) -> dict[str, np.ndarray]:
-    """Masks n instances; adds to `counts`.
-
-    Args:
-      context: tokenizer and options.
-      columns: see `compact_columns`.
-      labels: int32 [n]: of the instances.
-      seed: see `encode`.
-      first: see `encode`.
-      counts: see `encode`.
+    """Masks n instances with `labels`, int32 [n]; on the other arguments see `encode`.
 
     Returns:
       The features of records.pretraining_features by name, [n, *shape].
@@ -259,9 +244,7 @@ def masked_columns(
 def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
     """Returns the manifest's statistics; compact records have none of what training draws.
 
-    Args:
-      counts: counts of all shards, over all passes; those of the corpus itself of one pass.
-      options: the build's options.
+    The counts are of all shards and passes; those of the corpus itself of one pass.
     """
     tokens = counts["sequence_tokens"]
     statistics = {

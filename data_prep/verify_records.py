@@ -159,9 +159,7 @@ def as_text(folders: Sequence[RecordFiles]) -> Iterator[str]:
 def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> str:
     """Returns the pieces of a record, with [original|present] for predicted ones.
 
-    Args:
-      columns: the features of one record. Compact ones have no masks, because training draws them.
-      tokenizer: of the records.
+    Compact records have no masks, because training draws them.
     """
     predicted: dict[int, int] = {}
     if "text_ids" in columns:

@@ -74,12 +74,9 @@ def read_consecutive(
 
 
 def check_lengths(path: bytes, offset: np.int64, size: np.int64) -> np.int64:
-    """Checks that the lengths in consecutive records lead to their end, and returns `size`.
+    """Checks that the lengths in `size` bytes of records, from byte `offset` on, lead to their end.
 
-    Args:
-      path: the file.
-      offset: byte at which the first record begins.
-      size: of all records, in bytes.
+    Returns `size`.
 
     Raises:
       ValueError: they do not.

@@ -271,11 +271,8 @@ _batch_function = tf.function(_batch, autograph=False, reduce_retracing=True)
 class _Tensors:
     """The arrays of Sequences as tensors, made when they are first needed.
 
-    Sequences are made before a cluster or a TPU is joined, which must precede all tensors.
-
-    Args:
-      flat: parts of long arrays, which are dropped as they become tensors.
-      arrays: others.
+    Sequences are made before a cluster or a TPU is joined, which must precede all tensors. The
+    parts of long arrays, `flat`, are dropped as they become tensors.
     """
 
     def __init__(self, flat: dict[str, list[np.ndarray]], arrays: Mapping[str, Any]) -> None:

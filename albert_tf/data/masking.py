@@ -177,15 +177,9 @@ class Masking:
         self._random_ids = np.setdiff1d(ids, tokenizer.special_ids)
 
     def draw(self, serialized: tf.Tensor, seed: int, first_row: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Masks serialized records in an input pipeline.
+        """Masks serialized records, string [n] with a static n, in an input pipeline.
 
-        Args:
-          serialized: string [n]: records, n being static.
-          seed: see `mask`.
-          first_row: int64 scalar: see `mask`.
-
-        Returns:
-          Tensors: what `mask` returns, without `spans`.
+        Returns tensors: what `mask` returns, without `spans`. `first_row` is an int64 scalar.
         """
         import tensorflow as tf
 

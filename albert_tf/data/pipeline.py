@@ -134,7 +134,6 @@ class RecordSource:
         return _map_ahead(dataset, lambda batch: self._parse(batch, context.rows))
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
-        """Masks this pipeline's batches, string [rows], from `context.start_step` on."""
         size, rows = context.batch_size, context.rows
         # With several pipelines, this one's batches are not contiguous in the stream.
         together = max(1, _MASKED_TOGETHER // size) if context.num_pipelines == 1 else 1

@@ -55,12 +55,9 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
 def text_model(
     call: Callable[..., Any], graph: tf.Module, model: AlbertModel
 ) -> ReusableSavedModel:
-    """Returns the root of a SavedModel that takes texts.
+    """Returns the root of a SavedModel that takes texts and has the weights of the model.
 
-    Args:
-      call: from texts to outputs; calls `graph` and `model`.
-      graph: the tokenizer.
-      model: its weights become those of the SavedModel.
+    `call`, from texts to outputs, calls `graph`, the tokenizer, and `model`.
     """
     root = ReusableSavedModel(call, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
@@ -108,13 +105,7 @@ class Kind(NamedTuple):
 
     @classmethod
     def of_texts(cls, title: str, name: str, call: str) -> Kind:
-        """Returns the kind of a SavedModel that takes texts.
-
-        Args:
-          title: see the class.
-          name: of the loaded model in the code.
-          call: code that calls it.
-        """
+        """Returns the kind of a SavedModel that takes texts; `call` is code that calls `name`."""
         return cls(title, f'{_TEXTS}{name} = tf.saved_model.load("{{name}}")\n{call}')
 
 
@@ -231,11 +222,8 @@ def publish(
 def model_card(kind: Kind, name: str, sections: Mapping[str, Any]) -> str:
     """Returns the card of an export as Markdown.
 
-    Args:
-      kind: of the export.
-      name: of the export.
-      sections: by title, Markdown or a dict of facts, possibly nested; empty ones are left out.
-        Without the section "Use" the card asks for it.
+    The sections are, by title, Markdown or a dict of facts, possibly nested; empty ones are left
+    out. Without the section "Use" the card asks for it.
     """
     parts = [
         f"# {kind.title}: {name}",

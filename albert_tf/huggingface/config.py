@@ -62,8 +62,7 @@ def read_config(path: str) -> AlbertConfig:
 def config_values(config: AlbertConfig) -> dict[str, Any]:
     """Returns the content of config.json, without the ids of special pieces.
 
-    Args:
-      config: with parameter_sharing "all"; see AlbertConfig.shared_by_groups.
+    The parameter_sharing is "all"; see AlbertConfig.shared_by_groups.
 
     Raises:
       AlbertError: Hugging Face's code has no such model.

@@ -86,11 +86,7 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
 
 
 def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
-    """Turns the content of Hugging Face's tokenizer.json into a vocabulary file.
-
-    Args:
-      values: JSON keys and values.
-      source: the file's path, for errors.
+    """Turns the content of Hugging Face's tokenizer.json, at `source`, into a vocabulary file.
 
     Raises:
       AlbertError: it is damaged, or not a tokenizer of an ALBERT.

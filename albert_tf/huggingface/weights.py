@@ -204,13 +204,9 @@ def write_hugging_face(
     tokenizer: Tokenizer | None,
     weights: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes config.json, model.safetensors and the tokenizer's files.
+    """Writes config.json, model.safetensors and the files of the tokenizer, if it is known.
 
-    Args:
-      folder: the folder to write to.
-      config: the model's.
-      tokenizer: the model's, None if it is unknown.
-      weights: by official name; all float32 or all float16, and written as they are.
+    The weights, by official name, are all float32 or all float16, and are written as they are.
 
     Raises:
       AlbertError: Hugging Face's code has no such model.

@@ -19,11 +19,7 @@ WRITTEN_FILES = ".written_files.json"
 
 
 def check_new_folder(path: str, overwrite: bool = False) -> None:
-    """Checks that `new_folder` can create a folder at `path`.
-
-    Args:
-      path: the folder; an empty one may exist.
-      overwrite: accept a folder in which `new_folder` has written everything.
+    """Checks that `new_folder` can create a folder at `path`; see there.
 
     Raises:
       AlbertError: there is a file or another folder at `path`, or no permission to write there.

@@ -43,9 +43,6 @@ def lock_folder(folder: str) -> Iterator[None]:
 
     The thread that holds a lock may enter it again, and holds it until the outermost block ends.
 
-    Args:
-      folder: any path that tf.io.gfile can write to.
-
     Raises:
       AlbertError: another process or thread holds the lock, or the folder cannot be written to.
     """
@@ -86,11 +83,7 @@ def lock_folder(folder: str) -> Iterator[None]:
 
 
 def _acquire(path: str, folder: str) -> int:
-    """Opens, locks and signs a file.
-
-    Raises:
-      AlbertError: another process holds it, or it is a link or a file of another program.
-    """
+    """Opens, locks and signs a file."""
     with contextlib.ExitStack() as unless_held:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:

@@ -37,11 +37,9 @@ def owner_id(*values: object) -> str:
 
 @contextlib.contextmanager
 def own_temporaries(owner: str, *folders: str) -> Iterator[None]:
-    """Gives the temporary names of this thread an id, and deletes those of killed processes.
+    """Gives the temporary names of this thread an id, and deletes those with it in some folders.
 
-    Args:
-      owner: from `owner_id`; this process has locked what it stands for.
-      *folders: where to delete the temporary files and folders with this id.
+    This process has locked what the `owner_id` stands for, so these are of killed processes.
     """
     for folder in folders:
         for name in storage.listdir(folder):
@@ -75,9 +73,7 @@ def remove_temporary(path: str) -> None:
 def remove_files(folder: str, names: Iterable[str]) -> None:
     """Deletes files that this program wrote, and that a complete newer version replaces.
 
-    Args:
-      folder: where they are.
-      names: of the files; those that are missing, and folders, are left out.
+    Files that are missing, and folders, are left out.
     """
     for name in names:
         path = os.path.join(folder, name)

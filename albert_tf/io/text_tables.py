@@ -202,12 +202,7 @@ def read_text_table(
 
 
 def read_texts(data: Any, columns: TextColumns, name: str) -> list[TextExample]:
-    """Reads texts from a table file or from data in memory.
-
-    Args:
-      data: a path, see `read_text_table`; or rows, see `data_rows`.
-      columns: the columns to read.
-      name: of the data set, for errors.
+    """Reads texts from a table file, see `read_text_table`, or from memory, see `data_rows`.
 
     Raises:
       AlbertError: the data is empty or malformed, or lacks a column.

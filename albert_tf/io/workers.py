@@ -59,16 +59,14 @@ class Workers:
 
     With one worker everything runs in this process. Processes are spawned, never forked:
     TensorFlow does not survive a fork.
+
+    Args:
+      num_workers: number of processes.
+      make_context: called once in each process; returns the functions' first argument.
+      args: the arguments of `make_context`, which must be picklable.
     """
 
     def __init__(self, num_workers: int, make_context: Callable[..., Any], args: tuple) -> None:
-        """Prepares the workers.
-
-        Args:
-          num_workers: number of processes.
-          make_context: called once in each process; returns the functions' first argument.
-          args: the arguments of `make_context`, which must be picklable.
-        """
         self._num_workers = num_workers
         self._make_context, self._args = make_context, args
         self._context = make_context(*args) if num_workers == 1 else None

@@ -46,7 +46,7 @@ def pad_sequences(
     """Pads sequences to one length.
 
     Args:
-      tokenizer: provides the id of the padding piece.
+      tokenizer: has the id of the padding piece.
       sequences: n arrays of ids.
       first_lengths: tokens of [CLS], segment A and its [SEP] in each sequence; by default all.
       length: L, at least that of the longest sequence, which is the default.
