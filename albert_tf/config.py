@@ -119,11 +119,7 @@ class AlbertConfig(Settings):
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:
-        """Returns a preset such as "albert_base_v2"; `preset_names()` lists them.
-
-        Raises:
-          AlbertError: there is no such preset.
-        """
+        """Returns a preset such as "albert_base_v2", one of `preset_names()`, or AlbertError."""
         if name not in cls.preset_names():
             raise AlbertError(
                 f"There is no model preset {name!r}; choose one of {', '.join(cls.preset_names())}."
@@ -208,14 +204,9 @@ class AlbertConfig(Settings):
             )
 
     def check_vocabulary(self, size: int, which: str) -> None:
-        """Checks that a vocabulary is as large as the model's.
+        """Raises AlbertError if the size of a vocabulary is not the model's.
 
-        Args:
-          size: of the vocabulary.
-          which: continues "The vocabulary" in the error, such as "in runs/base".
-
-        Raises:
-          AlbertError: it has another size.
+        `which` continues "The vocabulary" in the error, such as "in runs/base".
         """
         if size != self.vocab_size:
             raise AlbertError(
@@ -225,14 +216,14 @@ class AlbertConfig(Settings):
 
     def attention_group(self, layer: int) -> int:
         """Returns the group whose attention weights `layer` uses."""
-        return self._group(layer, shared=self.parameter_sharing in ("all", "attention"))
+        return self._group(layer, "attention")
 
     def ffn_group(self, layer: int) -> int:
         """Returns the group whose feed-forward weights `layer` uses."""
-        return self._group(layer, shared=self.parameter_sharing in ("all", "ffn"))
+        return self._group(layer, "ffn")
 
-    def _group(self, layer: int, shared: bool) -> int:
-        if not shared:
+    def _group(self, layer: int, part: str) -> int:
+        if self.parameter_sharing not in ("all", part):
             return layer
         # In floating point, as in the official code: for some (L, G), such as 22 and 22, the result
         # differs from layer * G // L, and released weights depend on it.
@@ -261,10 +252,7 @@ class AlbertConfig(Settings):
         return grouped
 
     def with_layers(self, num_hidden_layers: int | None) -> AlbertConfig:
-        """Returns the configuration of a model with fewer layers and the same weights.
-
-        Args:
-          num_hidden_layers: fewer than those of this configuration; None: all of them.
+        """Returns the configuration of a model with fewer layers, or None for all, and its weights.
 
         Raises:
           AlbertError: layers do not share all their weights, or the number is too large, or too
@@ -307,12 +295,6 @@ class AlbertConfig(Settings):
         projection = 0 if e == h else e * h + h
         pooler = h * h + h
         encoder = embeddings + projection + (attention + ffn) * self.inner_group_num + pooler
-        mlm_head = (h * e + e) + 2 * e + v
-        sop_head = 2 * h + 2
-        return {
-            "encoder": encoder,
-            "pooler": pooler,
-            "mlm_head": mlm_head,
-            "sop_head": sop_head,
-            "total": encoder + mlm_head + sop_head,
-        }
+        mlm, sop = (h * e + e) + 2 * e + v, 2 * h + 2
+        counts = {"encoder": encoder, "pooler": pooler, "mlm_head": mlm, "sop_head": sop}
+        return {**counts, "total": encoder + mlm + sop}

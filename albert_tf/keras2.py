@@ -34,11 +34,7 @@ def _package(cls: type) -> str:
 
 
 def _keras_2() -> ModuleType:
-    """Returns Keras 2 for the TensorFlow that is installed.
-
-    Raises:
-      AlbertError: it is not installed, or it is for another version of TensorFlow.
-    """
+    """Returns Keras 2 for the installed TensorFlow; AlbertError if there is none, or another."""
     release = ".".join(tf.__version__.split(".")[:2])
     name = "keras" if release == "2.15" else "tf_keras"
     try:

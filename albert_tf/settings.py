@@ -61,14 +61,7 @@ def setting(
 
 
 def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:
-    """Declares a field of a subclass with another default than in the class.
-
-    Args:
-      cls: the class.
-      name: of the field.
-      default: the other default.
-      note: a sentence to add to the help.
-    """
+    """Declares the field `name` of a subclass with another default, and a note in its help."""
     known = cls.__dataclass_fields__[name].metadata
     changed = {**known, "help": f"{known['help']} {note}".strip()}
     return dataclasses.field(default=default, metadata=changed)
@@ -78,11 +71,7 @@ class Settings:
     """Base of dataclasses whose fields are declared by `setting`. It checks their values."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          AlbertError: a value is of the wrong type, out of bounds or none of the choices.
-        """
+        """Raises AlbertError for a value of a wrong type, out of bounds or none of the choices."""
         for field in dataclasses.fields(self):
             name, value, known = f"`{field.name}`", getattr(self, field.name), field.metadata
             if "help" not in known:

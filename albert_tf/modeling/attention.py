@@ -17,11 +17,7 @@ from albert_tf.modeling.kernels.attention import (
     tpu_attention,
 )
 from albert_tf.modeling.kernels.dense import cast_for_layers, layer_norm
-from albert_tf.modeling.kernels.dropout import (
-    affine_terms_with_dropout,
-    dropout,
-    dropout_function,
-)
+from albert_tf.modeling.kernels.dropout import affine_terms_with_dropout, dropout, dropout_function
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 from albert_tf.modeling.layers import Dense, Policy, WeightedLayer, dimension
 
@@ -73,15 +69,10 @@ class Attention(WeightedLayer):
     ) -> tf.Tensor:
         """Applies the block.
 
-        Args:
-          x: [B * S, H] in the compute type, or [B, S, H] in the mode TPU.
-          mask: float32 [B, 1, 1, S], see `additive_mask`.
-          weights: a copy from `weights_for_layers`, made in this forward pass.
-          training: whether dropout is active.
-          select: chooses the P positions to compute; they attend to all S. None: all positions.
-
-        Returns:
-          A tensor like x, with P positions in place of S if there is `select`.
+        Takes x [B * S, H] in the compute type, or [B, S, H] in the mode TPU; mask float32
+        [B, 1, 1, S], see `additive_mask`; and a copy from `weights_for_layers` of this forward
+        pass. `select` chooses the P positions to compute, which attend to all S. Returns a tensor
+        like x, with P positions in place of S if there is `select`.
         """
         count = length = dimension(mask, 3)
         chosen = x

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -18,7 +16,7 @@ from albert_tf.modeling.encoder import (
     first_position,
 )
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
 
 #: Standard deviation with which the release's run_classifier, run_race and run_squad_v1 initialise
 #: their heads, whatever the configuration says; run_pretraining and run_squad_v2 follow it.
@@ -82,7 +80,7 @@ class AlbertClassifier(AlbertModel):
         self.encoder = AlbertEncoder(config, dtype)
         self.head = ClassificationHead(num_labels, config.hidden_size, dtype=dtype)
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Classifies a batch; see the class."""
         outputs = self.encoder(inputs, training=training, select=first_position)
         pooled = outputs["pooled_output"]
@@ -116,7 +114,7 @@ class AlbertMultipleChoice(AlbertClassifier):
     ) -> None:
         super().__init__(config, 1, dropout_rate, dtype, name)
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the options of a batch; see the class."""
         check_inputs(inputs, "[batch, options, length]")
         choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))

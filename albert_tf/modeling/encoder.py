@@ -19,7 +19,7 @@ from albert_tf.modeling.attention import Select, additive_mask
 from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
-from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+from albert_tf.modeling.layers import Inputs, Policy, WeightedLayer, dimension
 from albert_tf.modeling.transformer import Transformer
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -35,12 +35,8 @@ _OTHER_NAMES = {
 def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
     """Checks the inputs of a model, as far as they are known while a graph is traced.
 
-    Args:
-      inputs: the encoder's dict of tensors; other entries are ignored.
-      shape: the expected shape of the tensors, in words.
-
-    Raises:
-      AlbertError: the inputs are no such dict, or a tensor has a wrong type or shape.
+    Raises AlbertError if they are not the encoder's dict of tensors, or one has a wrong type or
+    another shape, given in words. Other entries are ignored.
     """
     names = list(inputs) if isinstance(inputs, Mapping) else []
     if other := next(filter(_OTHER_NAMES.get, names), None):
@@ -139,7 +135,8 @@ class AlbertModel(keras.Model):
         arguments = {**config, "config": AlbertConfig.from_dict(config["config"])}
         trainable = arguments.pop("trainable", True)
         model = cls(**arguments)
-        model.trainable = trainable
+        if not trainable:  # True would thaw layers that a constructor freezes.
+            model.trainable = False
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -253,16 +250,8 @@ class AlbertEncoder(AlbertModel):
         self.transformer = Transformer(config, dtype)
         self.pooler = Projection("bert/pooler", "dense", config.hidden_size, config, dtype)
 
-    def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Returns the input of the first layer, [B, S, H] in the compute type.
-
-        Args:
-          inputs: as in `call`.
-          training: whether dropout is active.
-
-        Raises:
-          AlbertError: as in `call`.
-        """
+    def embed(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
+        """Returns the input of the first layer, [B, S, H] in the compute type; see `call`."""
         check_inputs(inputs)
         word_ids, type_ids = inputs["input_word_ids"], inputs.get("input_type_ids")
         type_ids = tf.zeros_like(word_ids) if type_ids is None else type_ids
@@ -273,9 +262,7 @@ class AlbertEncoder(AlbertModel):
         x = self.projection(tf.reshape(x, [-1, self.config.embedding_size]))  # [B * S, H]
         return tf.reshape(x, [-1, length, self.config.hidden_size])
 
-    def call(
-        self, inputs: Mapping[str, tf.Tensor], training: bool = False, select: Select = None
-    ) -> dict[str, Any]:
+    def call(self, inputs: Inputs, training: bool = False, select: Select = None) -> dict[str, Any]:
         """Encodes a batch; see the class.
 
         Args:

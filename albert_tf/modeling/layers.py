@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Union
 
 import tensorflow as tf
@@ -13,6 +14,9 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]
+#: What models take and return, by name.
+Inputs = Mapping[str, tf.Tensor]
+Outputs = dict[str, tf.Tensor]
 #: Kernel [inputs, outputs] and bias [outputs] of a dense layer.
 Dense = tuple[tf.Tensor, tf.Tensor]
 
@@ -27,7 +31,7 @@ class WeightedLayer(keras.layers.Layer):
     Args:
       prefix: scope of the variables' names, such as "bert/pooler".
       initializer_range: standard deviation of the truncated normal initialiser of matrices.
-      dtype: Keras precision policy; None means the global one.
+      dtype: see Policy.
     """
 
     def __init__(self, prefix: str, initializer_range: float = 0.02, dtype: Policy = None) -> None:

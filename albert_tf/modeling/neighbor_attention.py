@@ -29,16 +29,11 @@ _PEAK = 12.0
 
 
 def attend_to_neighbors(encoder: AlbertEncoder) -> None:
-    """Changes initial weights so that two heads look at the previous and the next token.
+    """Changes random weights so that two heads look at the previous and the next token.
 
     Assigns the position embeddings, the projection of the embeddings (if there is one), and query
-    and key of every attention block. The result depends on the random weights alone.
-
-    Args:
-      encoder: with random weights.
-
-    Raises:
-      AlbertError: heads or embeddings are too small for a sinusoid; see `has_room`.
+    and key of every attention block. The result depends on the random weights alone. Raises
+    AlbertError unless the encoder `has_room`.
     """
     config, weights = encoder.config, encoder.named_weights()
     if not has_room(config):

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -14,7 +12,7 @@ from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.kernels.dense import ACTIVATIONS, affine_terms, layer_norm
-from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
 
 
 class MaskedLanguageModelHead(WeightedLayer):
@@ -86,7 +84,7 @@ class AlbertPretrainer(AlbertModel):
             2, config.hidden_size, "cls/seq_relationship", dtype, config.initializer_range
         )
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Predicts masked tokens and sentence order; see the class."""
         check_inputs(inputs)
         positions = inputs.get("masked_lm_positions")

@@ -7,8 +7,6 @@ Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -18,23 +16,17 @@ from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
+from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
 
 #: Score of a position that cannot be chosen; finite, so that no gradient becomes NaN.
 FORBIDDEN = -1e30
 
 
-def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def allowed_positions(inputs: Inputs) -> tf.Tensor:
     """Returns where answers may start and end: at [CLS] and in the context without its last [SEP].
 
-    Args:
-      inputs: `input_mask` and `input_type_ids`, int32 [B, S].
-
-    Returns:
-      bool [B, S].
-
-    Raises:
-      AlbertError: one of them is missing.
+    Takes `input_mask` and `input_type_ids`, int32 [B, S]; AlbertError if one of them is missing.
+    Returns bool [B, S].
     """
     for name in ("input_mask", "input_type_ids"):
         if inputs.get(name) is None:
@@ -105,14 +97,11 @@ class BeamHead(WeightedLayer):
         allowed: tf.Tensor,
         start_positions: tf.Tensor | None = None,
         training: bool = False,
-    ) -> dict[str, tf.Tensor]:
+    ) -> Outputs:
         """Scores answers; see AlbertBeamAnswerer for the outputs.
 
-        Args:
-          sequence_output: [B, S, H].
-          allowed: bool [B, S], with at least one true value in each row.
-          start_positions: the gold starts, int32 [B]; None to search.
-          training: whether dropout is active.
+        Takes [B, S, H]; bool [B, S] with at least one true value in each row; and the gold starts,
+        int32 [B], or None to search.
         """
         start_logits = _scalar(sequence_output, *self._start)
         start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
@@ -184,7 +173,7 @@ class AlbertSpanAnswerer(AlbertModel):
         self.encoder = AlbertEncoder(config, dtype)
         self.head = ClassificationHead(2, config.hidden_size, "cls/squad", dtype)
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the positions of a batch; see the class."""
         sequence = self.encoder(inputs, training=training)["sequence_output"]
         rows = tf.reshape(tf.cast(sequence, tf.float32), [-1, self.config.hidden_size])
@@ -230,7 +219,7 @@ class AlbertBeamAnswerer(AlbertModel):
         self.encoder = AlbertEncoder(config, dtype)
         self.head = BeamHead(config, start_n_top, end_n_top, dropout_rate, dtype)
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the answers of a batch; see the class."""
         check_inputs(inputs)
         allowed = inputs.get("allowed_positions")

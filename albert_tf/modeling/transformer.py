@@ -14,12 +14,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Attention, AttentionWeights, Select
-from albert_tf.modeling.kernels.dense import (
-    ACTIVATIONS,
-    affine_terms,
-    cast_for_layers,
-    layer_norm,
-)
+from albert_tf.modeling.kernels.dense import ACTIVATIONS, affine_terms, cast_for_layers, layer_norm
 from albert_tf.modeling.kernels.dropout import affine_terms_with_dropout
 from albert_tf.modeling.kernels.graph_mode import current_step
 from albert_tf.modeling.kernels.recompute import recomputed, recomputes

@@ -66,11 +66,8 @@ class CheckpointStore:
     def restore_newest(self) -> list[str]:
         """Restores the newest good checkpoint; changes no file.
 
-        Returns:
-          The prefixes of damaged checkpoints that are newer, each of which was named.
-
-        Raises:
-          AlbertError: there is no good checkpoint, or the newest good one does not fit this run.
+        Names newer ones, which are damaged, and returns their prefixes. Raises AlbertError if there
+        is no good one, or it does not fit this run.
         """
         damaged: dict[str, str] = {}
         for prefix in reversed(self.folder.checkpoints().values()):
@@ -82,10 +79,10 @@ class CheckpointStore:
             for text in damaged.values():
                 log.info(f"{text} Resuming from {prefix}.")
             return list(damaged)
-        raise AlbertError(
-            f"{' '.join(damaged.values())} There is no good checkpoint in "
-            f"{self.folder.file(CHECKPOINTS)}; put one back, or give another `output_dir`."
-        )
+        folder = self.folder.file(CHECKPOINTS)
+        none = f"There is no good checkpoint in {folder}"
+        advice = "put one back, or give another `output_dir`."
+        raise AlbertError(" ".join([*damaged.values(), f"{none}; {advice}"]))
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.

@@ -19,6 +19,7 @@ from albert_tf.io.locks import lock_folder
 from albert_tf.io.log import log
 from albert_tf.io.signals import native_waiting, outliving_readers
 
+Strategy = tf.distribute.Strategy
 #: How long a process waits for the others of its cluster, and how often it says so.
 _LIMIT_SECONDS = 600.0
 _FIRST_NOTE_SECONDS = 3.0
@@ -116,7 +117,7 @@ def _answers(address: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def join_cluster() -> tf.distribute.Strategy:
+def join_cluster() -> Strategy:
     """Joins the cluster of TF_CONFIG, once a process, and returns its strategy.
 
     TensorFlow can only do this before its first operation; runners only read files before it.
@@ -151,12 +152,12 @@ def _check_unused() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def is_chief(strategy: tf.distribute.Strategy | None) -> bool:
+def is_chief(strategy: Strategy | None) -> bool:
     """Returns whether this process writes files: the first worker, or the only process."""
     return strategy is None or strategy.extended.should_checkpoint
 
 
-def cluster_max(strategy: tf.distribute.Strategy | None, value: int) -> int:
+def cluster_max(strategy: Strategy | None, value: int) -> int:
     """Returns the highest value among the processes of a run, which all call this.
 
     They must act alike, but see different things: clocks, signals, the chief's files.
@@ -166,12 +167,12 @@ def cluster_max(strategy: tf.distribute.Strategy | None, value: int) -> int:
     return int(tf.reduce_max(_gathering(strategy)(tf.constant([value], tf.int64))))
 
 
-def barrier(strategy: tf.distribute.Strategy) -> None:
+def barrier(strategy: Strategy) -> None:
     """Waits for all processes of a run, such as for what the chief writes."""
     cluster_max(strategy, 0)
 
 
-def check_same_everywhere(strategy: tf.distribute.Strategy, value: int, what: str) -> None:
+def check_same_everywhere(strategy: Strategy, value: int, what: str) -> None:
     """Raises AlbertError in all processes if `value`, which is `what`, differs between them."""
     highest, lowest = cluster_max(strategy, value), -cluster_max(strategy, -value)
     if highest != lowest:
@@ -182,7 +183,7 @@ def check_same_everywhere(strategy: tf.distribute.Strategy, value: int, what: st
 
 
 @functools.lru_cache(maxsize=1)
-def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+def _gathering(strategy: Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
     """Gathers the [1] of each process to [replicas]; cached, as tracing at every call is slow."""
 
     def gather(value: tf.Tensor) -> tf.Tensor:
@@ -213,10 +214,7 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
 
     A run outlives the reader of its output, such as `tee`. All processes of a cluster call this.
     Only the chief takes the locks; if it fails, all of them raise, so that none waits for others.
-
-    Args:
-      strategy: its name, see RunConfig.
-      *folders: the output directories; none for evaluation, which locks nothing.
+    `strategy` is the name of one. For an evaluation there are no folders, and nothing is locked.
 
     Raises:
       AlbertError: another run trains in one of them.

@@ -20,8 +20,9 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.log import log
 from albert_tf.io.signals import native_waiting
 from albert_tf.modeling.kernels.graph_mode import GraphMode
-from albert_tf.training.cluster import join_cluster
+from albert_tf.training.cluster import Strategy, join_cluster
 from albert_tf.training.specs import AUTO, BFLOAT16, FLOAT16, FLOAT32, RunConfig
+from albert_tf.training.task import Batch
 
 #: Files that NVIDIA's driver creates on Linux.
 _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
@@ -31,7 +32,7 @@ _TOOLKITS = ("/usr/local/cuda",)
 _LOCAL, _TPUS = "local", ("/dev/accel0", "/dev/vfio/0")
 
 
-def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
+def make_strategy(config: RunConfig) -> Strategy:
     """Returns the strategy that `config.strategy` names.
 
     Raises:
@@ -68,7 +69,7 @@ def _tpu_name(config: RunConfig) -> str:
 
 
 @functools.cache
-def _tpu_strategy(name: str) -> tf.distribute.Strategy:
+def _tpu_strategy(name: str) -> Strategy:
     """Connects to a TPU; cached, as its initialization takes long and clears its memory."""
     if name == _LOCAL and not any(map(os.path.exists, _TPUS)):
         raise AlbertError(
@@ -90,10 +91,7 @@ def check_tpu_run(
 ) -> None:
     """Raises AlbertError if what a TPU requires is not met, as far as it is known before a step.
 
-    Args:
-      config: with `strategy`=tpu.
-      batch: shapes of the batches of an input pipeline.
-      paths: files that the pipelines read.
+    `batch` has the shapes of an input pipeline's batches; `paths` are the files that it reads.
     """
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():
@@ -110,7 +108,7 @@ def check_tpu_run(
             )
 
 
-def fast_precisions(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+def fast_precisions(strategy: Strategy) -> tuple[str, ...]:
     """Returns the precisions that are fast on the devices, the best first and float32 last.
 
     NVIDIA's Volta and Turing (7.x) have matrix units for float16 alone. From Ampere (8.0) on they
@@ -139,7 +137,7 @@ def print_once(text: str) -> None:
     log.info(text)
 
 
-def announce_devices(strategy: tf.distribute.Strategy) -> None:
+def announce_devices(strategy: Strategy) -> None:
     """Prints, once a process, the devices of a strategy, and why a GPU is not used."""
     devices = devices_of(strategy)
     kind, count = devices[0].device_type, len(devices)
@@ -157,12 +155,12 @@ def announce_devices(strategy: tf.distribute.Strategy) -> None:
         print_once(reason)
 
 
-def devices_of(strategy: tf.distribute.Strategy) -> list[tf.DeviceSpec]:
+def devices_of(strategy: Strategy) -> list[tf.DeviceSpec]:
     """Returns the devices that a strategy uses in this process."""
     return [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
 
 
-def gpu_details(strategy: tf.distribute.Strategy) -> list[dict[str, Any]]:
+def gpu_details(strategy: Strategy) -> list[dict[str, Any]]:
     """Returns what TensorFlow knows of the GPUs that a strategy uses in this process.
 
     Of NVIDIA's, `device_name` and `compute_capability`, a pair of ints; of others maybe nothing.
@@ -187,9 +185,7 @@ def missing_gpu() -> str:
     )
 
 
-def mode_chooser(
-    strategy: tf.distribute.Strategy, jit_compile: bool | str
-) -> Callable[[Mapping[str, tf.Tensor]], GraphMode]:
+def mode_chooser(strategy: Strategy, jit_compile: bool | str) -> Callable[[Batch], GraphMode]:
     """Returns a function that tells of a batch the mode of its step.
 
     For "auto" (see RunConfig), XLA compiles the step if it runs on a single NVIDIA GPU for which
@@ -203,14 +199,14 @@ def mode_chooser(
     if not (_suits(strategy) if auto else jit_compile):
         return lambda batch: uncompiled
 
-    def mode(batch: Mapping[str, tf.Tensor]) -> GraphMode:
+    def mode(batch: Batch) -> GraphMode:
         fixed = all(value.shape[1:].is_fully_defined() for value in batch.values())
         return GraphMode.XLA if fixed or not auto else uncompiled
 
     return mode
 
 
-def _suits(strategy: tf.distribute.Strategy) -> bool:
+def _suits(strategy: Strategy) -> bool:
     """Returns whether to compile on these devices, if batches have one length."""
     details = gpu_details(strategy)
     nvidia = details and "compute_capability" in details[0]

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from albert_tf.errors import DivergedError
 from albert_tf.training.specs import FLOAT16, STOP, RunConfig
+from albert_tf.training.task import Arrays
 
 #: Steps in a row that are not finite and end a run.
 NONFINITE_STEPS = 10
@@ -34,10 +35,6 @@ _ADVICE = "Lower the learning rate or lengthen the warm-up"
 
 class DivergenceCheck(tf.train.experimental.PythonState):
     """Checks every step of a run. Its state belongs into the run's checkpoints.
-
-    Args:
-      config, max_steps: of the run.
-      checkpoints: returns the checkpoints of the run by step.
 
     Attributes:
       state: JSON values: the number of all skipped steps, and of the last ones; count, sum and sum
@@ -63,15 +60,10 @@ class DivergenceCheck(tf.train.experimental.PythonState):
         """Takes the state from the text in a checkpoint."""
         self.state = json.loads(serialized)
 
-    def check(self, step: int, metrics: Mapping[str, np.ndarray]) -> str | None:
-        """Takes the metrics of some steps, [steps] each; returns a warning, at most one in a run.
+    def check(self, step: int, metrics: Arrays) -> str | None:
+        """Takes the metrics of the steps up to `step`, see `TrainLoop.run`, [steps] each.
 
-        Args:
-          step: the last of the steps.
-          metrics: `loss`, `finite` and, with a loss scale, `overflowed`.
-
-        Raises:
-          DivergedError: the run has to end.
+        Returns a warning, at most one in a run; raises DivergedError if the run has to end.
         """
         warning, loss, finite = None, metrics["loss"], metrics["finite"]
         # An overflow shrinks the loss scale; at its minimum, no step counts as an overflow.

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +31,7 @@ from albert_tf.training.devices import (
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec
-from albert_tf.training.task import Task
+from albert_tf.training.task import Arrays, Metrics, Task
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
@@ -121,7 +121,7 @@ class Estimator:
     @lost_workers()
     def train_and_evaluate(
         self, train_spec: TrainSpec, eval_spec: EvalSpec | None
-    ) -> dict[str, float] | None:
+    ) -> Metrics | None:
         """Trains, evaluates as `eval_spec` says, and keeps the best weights separately.
 
         Resumes a run of the same configuration in the output directory: weights, optimizer slots,
@@ -144,13 +144,11 @@ class Estimator:
             return TrainingRun(self, train_spec, eval_spec).run()
 
     @lost_workers()
-    def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
+    def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> Metrics:
         """Returns the metrics of a checkpoint.
 
-        Args:
-          eval_spec: what to evaluate on.
-          checkpoint: a checkpoint, or a folder of them; by default the output directory, with its
-            best or else its newest checkpoint.
+        `checkpoint` is one, or a folder of them; by default the output directory, with its best or
+        else its newest checkpoint.
         """
         self.load(checkpoint)
         return self.metrics(eval_spec, self.outputs(eval_spec))
@@ -180,7 +178,7 @@ class Estimator:
             )
         return outputs
 
-    def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def metrics(self, eval_spec: EvalSpec, outputs: Arrays) -> Metrics:
         """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
         if _examples_with_nan(outputs):
             # The arg max of NaNs is the first entry, so an accuracy would look like a result.
@@ -218,15 +216,10 @@ class Estimator:
     def outputs(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
     ) -> dict[str, np.ndarray] | None:
-        """Returns the outputs of `Task.predict` for the current weights.
+        """Returns the outputs of `Task.predict` for the current weights, in order, [examples, ...].
 
-        Args:
-          eval_spec: the data.
-          stopped: called before each batch; the evaluation ends, with None, once it returns a true
-            value. All workers of a cluster must get the same value.
-
-        Returns:
-          The outputs, [examples, ...], in the order of the examples; None if stopped.
+        `stopped` is called before each batch; the evaluation ends, with None, once it returns a
+        true value. All workers of a cluster must get the same value.
 
         Raises:
           AlbertError: the devices cannot divide the batches evenly, there are no examples, or the
@@ -255,7 +248,7 @@ class Estimator:
         return {name: values[order] for name, values in outputs.items()}
 
 
-def _examples_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
+def _examples_with_nan(outputs: Arrays) -> int:
     """Counts the examples with a NaN in any output."""
     bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
     return int(np.any(bad, axis=0).sum())

@@ -23,9 +23,10 @@ from albert_tf.modeling.kernels.graph_mode import (
 )
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.optimization.optimizer import AlbertOptimizer
+from albert_tf.training.cluster import Strategy
 from albert_tf.training.devices import devices_of, mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
-from albert_tf.training.task import Batch, Task
+from albert_tf.training.task import Batch, Task, Tensors
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
@@ -33,7 +34,7 @@ _fold_in = tf.random.experimental.stateless_fold_in
 
 
 def distribute(
-    strategy: tf.distribute.Strategy, input_fn: InputFn, batch_size: int, start_step: int = 0
+    strategy: Strategy, input_fn: InputFn, batch_size: int, start_step: int = 0
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Distributes an input function: each pipeline's part of a global batch, split by replica."""
     if strategy.num_replicas_in_sync == 1 and devices_of(strategy)[0].device_type == "CPU":
@@ -74,7 +75,7 @@ def _graphs(function: Callable[..., Any], inline: bool = False) -> dict[bool, Ca
     return {jit_compile: _graph(function, jit_compile, inline) for jit_compile in (False, True)}
 
 
-def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
+def _split(batch: Batch, parts: int, rows: int) -> Tensors:
     """Splits each [parts * rows, ...] into [parts, rows, ...]; lengths may be unknown."""
     return {
         name: tf.reshape(value, tf.concat([[parts, rows], tf.shape(value)[1:]], 0))
@@ -107,12 +108,7 @@ class TrainLoop:
     by the scale in float32, as soon as they are those of weights: before micro-batches and replicas
     are added up, and before they are clipped.
 
-    Args:
-      strategy: the devices.
-      task: computes the loss.
-      model: built by the task in the strategy's scope.
-      optimizer: updates the trained weights.
-      config: of the run.
+    Model and optimizer were created in the scope of the strategy.
 
     Attributes:
       loss_scale: for checkpoints; None for precisions that need none.
@@ -120,7 +116,7 @@ class TrainLoop:
 
     def __init__(
         self,
-        strategy: tf.distribute.Strategy,
+        strategy: Strategy,
         task: Task,
         model: keras.Model,
         optimizer: AlbertOptimizer,
@@ -153,7 +149,7 @@ class TrainLoop:
 
     def _steps(
         self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None = None
-    ) -> dict[str, tf.Tensor]:
+    ) -> Tensors:
         names: list[str] = []
 
         def replica_step(batch: Batch) -> tf.Tensor:
@@ -180,7 +176,7 @@ class TrainLoop:
         names.append("input_wait")
         return dict(zip(names, tf.unstack(history, len(names), axis=1)))
 
-    def replica_step(self, batch: Batch, layers: int | None = None) -> dict[str, tf.Tensor]:
+    def replica_step(self, batch: Batch, layers: int | None = None) -> Tensors:
         """Takes one optimizer step with a replica's batch; returns float32 scalars, the metrics."""
         replica = tf.distribute.get_replica_context()
         rows = self._config.train_batch_size // replica.num_replicas_in_sync
@@ -221,8 +217,8 @@ class TrainLoop:
         return {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
 
     def _accumulate(
-        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor, layers: int | None
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        self, batch: Batch, weights: Tensors, seed: tf.Tensor, layers: int | None
+    ) -> tuple[Tensors, Tensors]:
         """Returns `_micro_batch_gradients`, added over the micro-batches."""
         parts, mode = self._config.gradient_accumulation_steps, self._mode_of(batch)
         part_gradients = self._gradients[mode is GraphMode.XLA]
@@ -249,10 +245,10 @@ class TrainLoop:
         self,
         mode: GraphMode,
         batch: Batch,
-        weights: dict[str, tf.Tensor],
+        weights: Tensors,
         seed: tf.Tensor,
         layers: int | None,
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    ) -> tuple[Tensors, Tensors]:
         """Returns the gradients by the names of their weights, and the float32 sums.
 
         Weights that the loss does not depend on have no gradient.
@@ -282,11 +278,7 @@ class Predictor:
     """Runs `Task.predict` over a data set, batch by batch; see TrainLoop and RunConfig."""
 
     def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        task: Task,
-        model: keras.Model,
-        jit_compile: bool | str,
+        self, strategy: Strategy, task: Task, model: keras.Model, jit_compile: bool | str
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
@@ -294,10 +286,7 @@ class Predictor:
         self._compute = _graphs(self._predict)
 
     def __call__(self, iterator: Iterator[Any]) -> dict[str, np.ndarray] | None:
-        """Returns the outputs of the next batch and `example_index`, without padding rows.
-
-        Returns None after the last batch.
-        """
+        """Returns the next batch's outputs and `example_index` without padding; None at the end."""
         check_not_forked()
         try:
             outputs = {k: v.numpy() for k, v in self._step(iterator).items()}
@@ -306,18 +295,18 @@ class Predictor:
         real = outputs["example_index"] >= 0
         return {k: v[real] for k, v in outputs.items()}
 
-    def _distributed_step(self, iterator: Iterator[Any]) -> dict[str, tf.Tensor]:
+    def _distributed_step(self, iterator: Iterator[Any]) -> Tensors:
         # `next` inside the graph: batches of other lengths do not need another graph.
         outputs = self._strategy.run(self._replica_step, args=(next(iterator),))
         if self._strategy.num_replicas_in_sync == 1:
             return {k: self._strategy.experimental_local_results(v)[0] for k, v in outputs.items()}
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
-    def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def _replica_step(self, batch: Batch) -> Tensors:
         mode = self._mode_of(batch)
         outputs = self._compute[mode is GraphMode.XLA](mode, dict(batch))
         return {**outputs, "example_index": batch["example_index"]}
 
-    def _predict(self, mode: GraphMode, batch: Batch) -> dict[str, tf.Tensor]:
+    def _predict(self, mode: GraphMode, batch: Batch) -> Tensors:
         with graph_mode(mode):
             return self._task.predict(self._model, batch)

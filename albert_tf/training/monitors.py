@@ -21,7 +21,7 @@ from albert_tf.io.json_values import JSON_ERRORS, finite_only, joined
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.task import Task
+from albert_tf.training.task import Metrics, Task
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder
 
 #: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
@@ -29,12 +29,9 @@ _INPUT_SHARE = 0.1
 
 
 class MetricsLog:
-    """metrics.jsonl and TensorBoard events of a run.
+    """metrics.jsonl and TensorBoard events of a run that continues at `step`.
 
-    Args:
-      folder: of the run.
-      step: the step from which the run continues; later entries of an interrupted run are dropped,
-        as their steps are repeated.
+    Later entries of an interrupted run are dropped, as their steps are repeated.
     """
 
     def __init__(self, folder: RunFolder, step: int) -> None:
@@ -94,11 +91,7 @@ class MetricsLog:
 class RunMonitor:
     """Shows and logs a training: progress, metrics.jsonl, TensorBoard events, warnings.
 
-    Args:
-      task: formats the progress line.
-      config, max_steps: of the run.
-      step: see MetricsLog.
-      folder: of the run; None on workers other than the chief, which log nothing.
+    Workers other than the chief log nothing: their `folder` is None. For `step` see MetricsLog.
     """
 
     def __init__(
@@ -130,14 +123,9 @@ class RunMonitor:
     def trained(
         self, step: int, metrics: dict[str, np.ndarray], seconds: float | None, skipped: int
     ) -> None:
-        """Reports one call of `TrainLoop.run`.
+        """Reports a call of `TrainLoop.run`, up to `step`; `skipped` counts those of the whole run.
 
-        Args:
-          step: the last of its steps.
-          metrics: as the call returned them.
-          seconds: how long it took; None if it also traced and compiled, so that the time does not
-            count.
-          skipped: steps that were not finite, in the whole run.
+        `seconds` is how long it took; None if it also traced and compiled, and so does not count.
         """
         steps = len(metrics["finite"])
         last = step == self._max_steps
@@ -155,8 +143,8 @@ class RunMonitor:
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {Progress.format_sizeof(means['tokens_per_second'])} tok/s"
-        self._progress.update(steps, text, restart=seconds is None)
-        if last:
+        shown = self._progress.update(steps, text, restart=seconds is None)
+        if last and not shown:
             self._progress.refresh()
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
@@ -194,7 +182,7 @@ class RunMonitor:
         if self._log:
             self._log.write(step, split, values)
 
-    def _means(self) -> dict[str, float]:
+    def _means(self) -> Metrics:
         """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
         finite = columns.pop("finite") > 0
@@ -211,16 +199,12 @@ class RunMonitor:
 
 
 def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
-    """Returns the entries of metrics.jsonl without damaged ones; see `MetricsLog.write`.
-
-    Raises:
-      AlbertError: there is no such file.
-    """
+    """Returns the entries of metrics.jsonl without damaged ones; AlbertError if it is missing."""
     data = files.read_bytes(folder.file(METRICS_FILE), "metrics file")
     return [entry for entry in map(_entry, data.splitlines()) if entry]
 
 
-def logged_metrics(folder: RunFolder, split: str) -> dict[int, dict[str, float]]:
+def logged_metrics(folder: RunFolder, split: str) -> dict[int, Metrics]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
     entries = read_metrics(folder) if folder.has(METRICS_FILE) else ()
     of_split = (entry for entry in entries if entry.pop("split", None) == split)
@@ -247,13 +231,8 @@ def print_metrics(results: Mapping[str, float]) -> None:
 def write_results(folder: RunFolder, results: Mapping[str, float], writes: bool = True) -> None:
     """Writes eval_results.json, with null for metrics that are not finite.
 
-    Args:
-      folder: of the run.
-      results: metrics by name.
-      writes: False on workers other than the chief.
-
-    Raises:
-      DivergedError: a metric is not finite; the file is written.
+    `writes` is False on workers other than the chief. Raises DivergedError after writing if a
+    metric is not finite.
     """
     path = folder.file(RESULTS_FILE)
     if writes:

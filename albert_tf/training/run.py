@@ -25,6 +25,7 @@ from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_id, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
+from albert_tf.training.task import Metrics
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BEST
 
@@ -90,10 +91,10 @@ class TrainingRun:
         self.store = CheckpointStore(
             self.folder, self.weights, state, config.keep_checkpoint_max, self.chief
         )
-        self.results: dict[str, float] | None = None
+        self.results: Metrics | None = None
         self.stop = 0
 
-    def run(self) -> dict[str, float] | None:
+    def run(self) -> Metrics | None:
         """Trains to the end; see `Estimator.train_and_evaluate`."""
         known = is_in(self.folder, self.record)
         resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
@@ -104,7 +105,7 @@ class TrainingRun:
                     log.info(note)
             return self._run(self._resume() if resumes else self._begin(known))
 
-    def _run(self, step: int) -> dict[str, float] | None:
+    def _run(self, step: int) -> Metrics | None:
         pending = self._evaluation_pending(step)
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
@@ -142,8 +143,7 @@ class TrainingRun:
     def _begin(self, known: bool) -> int:
         """Starts at step 0, from random or from the initial weights; claims the directory.
 
-        Args:
-          known: whether the directory holds this run, which then has no checkpoint yet.
+        It may be `known` to hold this run, which then has no checkpoint yet.
         """
         if self.config.init_checkpoint:
             with self.strategy.scope():
@@ -188,7 +188,7 @@ class TrainingRun:
                 f"move {self.folder.file(BEST)} away."
             )
 
-    def _logged_evaluations(self) -> dict[int, dict[str, float]]:
+    def _logged_evaluations(self) -> dict[int, Metrics]:
         return logged_metrics(self.folder, self.eval_spec.name)
 
     def _train(self, step: int) -> int:
@@ -293,7 +293,7 @@ class TrainingRun:
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, self.task.best_metric, value, self.eval_spec.fingerprint)
 
-    def _last_evaluation(self, step: int) -> dict[str, float]:
+    def _last_evaluation(self, step: int) -> Metrics:
         """Returns the metrics of a finished run; evaluates again if they are of other data."""
         best, logged = self.store.best, self._logged_evaluations()
         if step in logged and best and best.is_of(self.eval_spec.fingerprint):

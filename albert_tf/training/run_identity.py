@@ -48,9 +48,8 @@ def run_id(record: Mapping[str, Any]) -> str:
 def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     """Returns whether an output directory holds the run with this record.
 
-    Raises:
-      AlbertError: it holds another run, the remains of one, or a damaged record. The error lists
-        how two runs differ.
+    Raises AlbertError if it holds another run, listing the differences, the remains of one, or a
+    damaged record.
     """
     recorded = folder.recorded()
     if recorded is None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,9 +24,12 @@ STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 AUTO = "auto"
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
 PRECISIONS = (AUTO, FLOAT32, BFLOAT16, FLOAT16)
-EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
+ENCODER = "encoder"
+FREEZABLE = ("embeddings", ENCODER)
 #: Larger batches fit into no memory.
 _MAX_BATCH = 2**20
+#: A setting without effect unless the run trains.
+_training = functools.partial(setting, needs="do_train")
 WARN, STOP = ON_DIVERGENCE = ("warn", "stop")
 
 
@@ -90,7 +94,7 @@ class RunConfig(Settings):
         "settings, it is resumed; a run with other settings is an error.",
         path=True,
     )
-    init_checkpoint: str | None = setting(
+    init_checkpoint: str | None = _training(
         None,
         "Weights to start from: the output directory of another run (its best weights), the name "
         "of a checkpoint without .index, a folder or archive (.tar.gz, .zip) of the TF1 release, a "
@@ -99,53 +103,42 @@ class RunConfig(Settings):
         f"Default: {NONE} for pretraining; {DEFAULT} for fine-tuning, if no other configuration or "
         "vocabulary is given.",
         path=True,
-        needs="do_train",
     )
-    train_batch_size: int = setting(
-        4096,
-        "Examples per optimizer step, over all devices.",
-        minimum=1,
-        maximum=_MAX_BATCH,
-        needs="do_train",
+    train_batch_size: int = _training(
+        4096, "Examples per optimizer step, over all devices.", minimum=1, maximum=_MAX_BATCH
     )
     eval_batch_size: int = setting(
         64, "Examples per evaluation batch.", minimum=1, maximum=_MAX_BATCH
     )
-    gradient_accumulation_steps: int = setting(
+    gradient_accumulation_steps: int = _training(
         1,
         "Split each training batch into this number of parts and process them one after the other: "
         "less memory, the same result.",
         minimum=1,
-        needs="do_train",
     )
-    recompute: bool = setting(
+    recompute: bool = _training(
         False,
         "Keep only the output of each layer and compute the rest again in the backward pass: much "
         "less memory, the same result, steps up to a third longer.",
-        needs="do_train",
     )
-    optimizer: str = setting(
+    optimizer: str = _training(
         "lamb",
         "The releases use lamb for pretraining and adamw for fine-tuning.",
         choices=OPTIMIZERS,
-        needs="do_train",
     )
-    learning_rate: float = setting(
-        0.00176, "Peak learning rate.", minimum=ABOVE_0, needs="do_train"
-    )
-    num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", needs="do_train")
-    poly_power: float = setting(1.0, "Exponent of the polynomial decay.", needs="do_train")
-    shallow_layers: int | None = setting(
+    learning_rate: float = _training(0.00176, "Peak learning rate.", minimum=ABOVE_0)
+    num_warmup_steps: int = _training(3125, "Steps of linear warm-up.")
+    poly_power: float = _training(1.0, "Exponent of the polynomial decay.")
+    shallow_layers: int | None = _training(
         None,
         "Number of layers in the first num_shallow_steps steps. Steps with fewer layers take less "
         "time and learn almost as much. The layers must share all their weights. Evaluations "
         "always use all layers, and do not select best weights before.",
         minimum=1,
         source="Gong et al., 2019, Efficient Training of BERT by Progressively Stacking",
-        needs="do_train",
     )
-    num_shallow_steps: int = setting(
-        0, "Number of steps with shallow_layers; the others train all layers.", needs="do_train"
+    num_shallow_steps: int = _training(
+        0, "Number of steps with shallow_layers; the others train all layers."
     )
     weight_decay_rate: float = setting(
         0.01, "Weight decay, except for LayerNorm and biases.", flag=None
@@ -179,13 +172,12 @@ class RunConfig(Settings):
     seed: int = setting(
         12345, "Seed of initial weights, dropout and data order.", flag="random_seed"
     )
-    freeze: str | None = setting(
+    freeze: str | None = _training(
         None,
         "The part of the model to freeze. embeddings: the embeddings of pieces, segments and "
         "positions. encoder: everything except the task's head; this is faster and takes less "
         "memory; use a higher learning rate. Default: none.",
         choices=(None, *FREEZABLE),
-        needs="do_train",
     )
     strategy: str = setting(
         "default",
@@ -198,25 +190,21 @@ class RunConfig(Settings):
         "Name or grpc:// address of the Cloud TPU; local: the one attached to this machine. "
         "Default: the environment's TPU_NAME, else local.",
     )
-    save_checkpoints_steps: int = setting(
-        5000, "Steps between checkpoints.", minimum=1, needs="do_train"
+    save_checkpoints_steps: int = _training(5000, "Steps between checkpoints.", minimum=1)
+    keep_checkpoint_max: int = _training(
+        5, "Number of checkpoints to keep, besides the best one.", minimum=1
     )
-    keep_checkpoint_max: int = setting(
-        5, "Number of checkpoints to keep, besides the best one.", minimum=1, needs="do_train"
-    )
-    log_every_steps: int = setting(
+    log_every_steps: int = _training(
         100,
         "Steps between entries of metrics.jsonl, and the most that run on the device at once.",
         minimum=1,
-        needs="do_train",
     )
-    on_divergence: str = setting(
+    on_divergence: str = _training(
         WARN,
         "What to do if the mean loss of a window of steps is more than halfway back from its best "
         "to its first value. warn: print where and advice, once. stop: exit with an error that "
         "names the last good checkpoint.",
         choices=ON_DIVERGENCE,
-        needs="do_train",
     )
     early_stopping_evals: int = setting(
         0, "Stop after this number of evaluations without improvement; 0: never.", needs="do_eval"

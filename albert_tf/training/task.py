@@ -19,6 +19,7 @@ Batch = Mapping[str, tf.Tensor]
 #: Outputs, sums and others by name, in graphs and of whole data sets.
 Tensors = dict[str, tf.Tensor]
 Arrays = Mapping[str, np.ndarray]
+Metrics = dict[str, float]
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -82,17 +83,15 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def weights(self, batch: Batch) -> Tensors:
         """Returns the scalar float32 weight of each loss term in `batch`: its sum's divisor."""
 
     @abc.abstractmethod
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns scalar float32 weighted sums over `batch`: losses, and others for `means`."""
 
     @abc.abstractmethod
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
+    def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Divides sums by global weights.
 
         Returns:
@@ -101,14 +100,14 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns the outputs for each example, used to evaluate and to predict.
 
         Each has the shape [batch, ...], where the rest does not depend on the length of the batch.
         """
 
     @abc.abstractmethod
-    def metrics(self, outputs: Mapping[str, np.ndarray], examples: Any = None) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: Any = None) -> Metrics:
         """Returns the metrics of a whole data set.
 
         Args:

@@ -27,19 +27,11 @@ _BLOCK_SECONDS, _SECONDS = 0.2, 6.0
 def step_seconds(
     task: Task, config: RunConfig, source: RecordSource, depths: Iterable[int | None]
 ) -> tuple[dict[int | None, float], float]:
-    """Trains a model for a few seconds, and forgets it; writes no file.
+    """Trains a model for a few seconds, and forgets it; writes no file, but raises as a run does.
 
-    Args:
-      task, config: of the run.
-      source: the training records.
-      depths: numbers of layers to train, see `TrainingStep.layers`.
-
-    Returns:
-      The seconds of a step with each number of layers, its input included; and the seconds spent on
-      timing steps, without those before the first one.
-
-    Raises:
-      AlbertError: as for a real run.
+    Returns the seconds of a step with each of `depths`, the number of layers to train (see
+    TrainingStep), its input included; and the seconds spent on timing steps, without those before
+    the first one.
     """
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, INT32_MAX), None)

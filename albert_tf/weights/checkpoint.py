@@ -45,16 +45,12 @@ def check_checkpoint(prefix: str) -> None:
 
 
 def read_checkpoint(prefix: str, read: Callable[[], _T]) -> _T:
-    """Calls `read`, which reads a checkpoint, and finds out what its errors mean.
+    """Calls `read`, maybe twice, which reads a checkpoint, and finds out what its errors mean.
 
     TensorFlow stores a CRC-32C of each block of the index and of each tensor, so damage always
     raises an error. But so does a file system that fails for a moment, and TensorFlow's reader does
     not always tell which. So the bytes are read without it: if that works and `read` fails again,
     the checkpoint is damaged.
-
-    Args:
-      prefix: the checkpoint's name.
-      read: may be called twice.
 
     Raises:
       DamagedError: a file is missing, cut off or does not match its checksums.

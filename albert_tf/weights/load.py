@@ -94,11 +94,8 @@ def check_architecture(config: AlbertConfig, path: str) -> None:
     """Raises AlbertError if the number of attention heads or the activation differs.
 
     The shapes of the weights do not determine these. Numbers of layers, groups and positions may
-    differ: deeper models may be started from shallower ones (paper, appendix A.1).
-
-    Args:
-      config: of the model that is initialized.
-      path: see `open_source`.
+    differ: deeper models may be started from shallower ones (paper, appendix A.1). `config` is of
+    the model that is initialized from `path`, see `open_source`.
     """
     own = open_source(path).config()
     for key in ("num_attention_heads", "hidden_act"):

@@ -66,11 +66,7 @@ class BestRecord:
 
     @classmethod
     def load(cls, folder: str) -> BestRecord | None:
-        """Returns the record in a folder, None if there is none.
-
-        Raises:
-          DamagedError: it is cut off, or does not match its checksum.
-        """
+        """Returns the record in a folder, None without; DamagedError if cut off or altered."""
         path = os.path.join(folder, BEST_RECORD)
         if not exists(path):
             return None
@@ -152,9 +148,7 @@ class RunFolder:
     def claim(self, record: Mapping[str, object], save_files: Callable[[str], None]) -> None:
         """Makes this the folder of a run; AlbertError if there are other files of its names.
 
-        Args:
-          record: for run_config.json.
-          save_files: writes the files of the task to a folder.
+        `record` is for run_config.json; `save_files` writes the task's files to a folder.
         """
         temporary = removal.temporary_name(self.file("files"))
         try:
@@ -212,8 +206,7 @@ class RunFolder:
     def check_same_seeds(self, seeds: Collection[str]) -> None:
         """Raises AlbertError if the folder holds other runs than those to be trained there.
 
-        Args:
-          seeds: names of the runs with several seeds; empty for a run with one seed.
+        `seeds` are the names of the runs with several seeds; empty for a run with one seed.
         """
         if self.has(SEEDS_FILE):
             record = files.read_object(self.file(SEEDS_FILE), "record of the seeds")
@@ -285,12 +278,10 @@ def has_checkpoint(path: str) -> bool:
     """Returns whether `find_checkpoint` finds a checkpoint, damaged or not."""
     try:
         find_checkpoint(path)
-    except DamagedError:
-        return True
     except StoppedError:
         raise  # Nobody knows.
-    except AlbertError:
-        return False
+    except AlbertError as error:
+        return isinstance(error, DamagedError)
     return True
 
 
@@ -340,9 +331,7 @@ def _newest_listed(folder: str) -> str:
 def find_beside(checkpoint: str, name: str) -> str | None:
     """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
 
-    Args:
-      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
-      name: of the file.
+    `checkpoint` is an output directory, a folder of checkpoints in it, or a checkpoint's name.
     """
     folder = checkpoint
     for _ in range(3):

@@ -213,6 +213,17 @@ def test_copies_have_the_weights_and_what_load_pretrained_added(copied, small):
     assert (other(inputs)["pooled_output"].numpy() != small(inputs)["pooled_output"].numpy()).any()
 
 
+class FrozenAtFirst(AlbertEncoder):
+    def __init__(self, config, dtype=None, name=None):
+        super().__init__(config, dtype, name)
+        self.embeddings.trainable = False
+
+
+def test_copies_do_not_thaw_what_a_constructor_froze(small_config):
+    model = FrozenAtFirst(small_config)
+    assert not copy.deepcopy(model).embeddings.trainable
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.training.monitors import MetricsLog, read_metrics
+from albert_tf.training.monitors import MetricsLog, RunMonitor, read_metrics
+from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import RunFolder
 
 
@@ -46,3 +48,12 @@ def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
     sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
     with pytest.raises(AlbertError, match=sentence):
         log.write(2, "train", {"loss": 1.0})
+
+
+def test_a_run_of_one_step_shows_it_once(tmp_path, capsys):
+    task = type("OneTask", (), {"progress": lambda self, means: "loss 1"})()
+    monitor = RunMonitor(task, RunConfig(output_dir=str(tmp_path)), 1, 0, None)
+    names = ("loss", "learning_rate", "finite", "tokens", "positions", "input_wait")
+    monitor.trained(1, {name: np.ones([1], np.float32) for name in names}, None, 0)
+    monitor.close()
+    assert capsys.readouterr().err.count("train 100% 1/1") == 1

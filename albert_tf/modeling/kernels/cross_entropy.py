@@ -9,12 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.dense import fused_sum
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    cpu_kernel,
-    current_mode,
-    own_gradient,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, cpu_kernel, current_mode, own_gradient
 
 
 def cross_entropy(

@@ -194,10 +194,8 @@ def _served_gelu(x: tf.Tensor) -> tf.Tensor:
 def gelu(terms: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the Gaussian error linear unit in the tanh approximation, as the TF1 release does.
 
-    Computes in float32 (in the mode SERVED: see `_served_gelu`) and returns the type of the terms.
-
-    Args:
-      terms: tensors that add up to the argument, see `affine_terms`.
+    Computes in float32 (in the mode SERVED: see `_served_gelu`) and returns the type of the terms,
+    which add up to the argument, see `affine_terms`.
     """
     if current_mode() is GraphMode.SERVED:
         return _served_gelu(_add(terms))

@@ -27,14 +27,10 @@ def recomputed(function: Callable[..., tf.Tensor], x: tf.Tensor, *weights: Any) 
     up in float32, one function after the other. If all functions took the weights from one place,
     their gradients would wait for each other, which for large layers is most of the memory.
 
-    Args:
-      function: computes one tensor. It may use dropout and read variables; gradients flow to these
-        and to its arguments, but to no other tensor.
-      x: the input, of two or more dimensions, whose gradient comes last.
-      *weights: structures of tensors.
-
-    Returns:
-      The result, and each of `weights` for the next function.
+    The function computes one tensor of x, which has two or more dimensions and whose gradient comes
+    last, and of structures of tensors. It may use dropout and read variables; gradients flow to
+    these and to its arguments, but to no other tensor. Returns the result, and each of `weights`
+    for the next function.
     """
     if not recomputes():
         return function(x, *weights), *weights
