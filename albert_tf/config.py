@@ -135,19 +135,14 @@ class AlbertConfig(Settings):
     def from_json(cls, path: str) -> AlbertConfig:
         """Reads `albert_config.json`, as in the release or as written by `to_json`.
 
-        Raises:
-          AlbertError: the file is missing, is not a JSON object, lacks a key or holds a bad value.
+        Raises AlbertError if it is missing, is no JSON object, lacks a key or holds a bad value.
         """
         path = files.path_of(path, "model configuration")
         return cls.from_dict(files.read_object(path, "model configuration"), source=path)
 
     @classmethod
     def load(cls, name_or_path: str) -> AlbertConfig:
-        """Returns the preset of that name, or reads the JSON file at that path.
-
-        Raises:
-          AlbertError: neither exists, or the file is not a configuration.
-        """
+        """Returns the preset of that name, or reads the JSON file at that path, or AlbertError."""
         path = files.path_of(name_or_path, "model configuration")
         if path in cls.preset_names():
             return cls.from_preset(path)
@@ -165,12 +160,8 @@ class AlbertConfig(Settings):
     ) -> AlbertConfig:
         """Builds a configuration from its JSON keys, and warns of unknown ones.
 
-        Args:
-          values: JSON keys and values; keys with a default may be absent.
-          source: where the values come from, for messages.
-
-        Raises:
-          AlbertError: a key without default is missing, or a value is bad.
+        Keys with a default may be absent. Raises AlbertError, which names the source, if another
+        one is missing or a value is bad.
         """
         if not isinstance(values, Mapping):
             raise AlbertError(

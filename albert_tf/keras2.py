@@ -56,13 +56,8 @@ keras = _keras_2()
 def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:
     """Checks that a model is not mixed with another Keras.
 
-    Args:
-      name: name of the model's class.
-      values: the arguments of its call.
-
-    Raises:
-      AlbertError: a value is an object of another Keras, or the model is called inside a Keras 3
-        layer, which would not know the model's weights.
+    Takes the name of its class, and the arguments of its call. Raises AlbertError if one of them is
+    an object of another Keras, or if a Keras 3 layer calls the model.
     """
     ours = _package(keras.Model)
     version = sys.modules[ours].__version__

@@ -28,10 +28,6 @@ class LossScale(tf.Module):
     Create it in the strategy's scope. Its variables belong into checkpoints: they decide which of
     the next steps are skipped.
 
-    Args:
-      initial_scale: a power of two.
-      growth_steps: good steps in a row that double the scale.
-
     Attributes:
       value: the scale, a float32 variable.
       good_steps: those in a row since the scale last changed, an int64 variable.
@@ -60,12 +56,10 @@ class LossScale(tf.Module):
         return self.value > MIN_SCALE
 
     def update(self, finite: tf.Tensor) -> None:
-        """Updates the scale after a step.
+        """Updates the scale after a step, whose gradients are finite or not.
 
-        Call it in a replica, after the step's gradients were unscaled.
-
-        Args:
-          finite: whether the step's gradients are, a bool scalar, the same on all replicas.
+        Call it in a replica, after the step's gradients were unscaled; `finite` is a bool scalar,
+        the same on all replicas.
         """
         steps = self.good_steps + 1
         grows = steps >= self._growth_steps

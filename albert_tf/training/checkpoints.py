@@ -108,7 +108,7 @@ class CheckpointStore:
     def set_aside(self, damaged: Collection[str]) -> None:
         """Renames the files of damaged checkpoints, given by prefix; their data stays in them."""
         for prefix in damaged if self._writes else ():
-            for path in files_of(prefix):
+            for path in reversed(files_of(prefix)):  # Without the index it would be forgotten.
                 new = removal.set_aside(path)
                 log.info(f"The damaged {os.path.basename(path)} is now {new}.")
 

@@ -57,11 +57,8 @@ def wait_for_others() -> None:
 
     TensorFlow would wait very long, without a word and deaf to signals: it keeps Python from
     running meanwhile. So each process first opens its port, where TensorFlow will listen later,
-    and looks for those of the others.
-
-    Raises:
-      AlbertError: TF_CONFIG is wrong, this process's port is in use, or the others are not there
-        within ten minutes.
+    and looks for those of the others. Raises AlbertError if TF_CONFIG is wrong, this process's port
+    is in use, or the others are not there within ten minutes.
     """
     own, others = _addresses()
     began, since = time.monotonic(), time.strftime("%H:%M:%S")

@@ -242,12 +242,7 @@ class TrainLoop:
         return tf.while_loop(lambda i, _: i < parts, add_part, (0, zeros))[1]
 
     def _micro_batch_gradients(
-        self,
-        mode: GraphMode,
-        batch: Batch,
-        weights: Tensors,
-        seed: tf.Tensor,
-        layers: int | None,
+        self, mode: GraphMode, batch: Batch, weights: Tensors, seed: tf.Tensor, layers: int | None
     ) -> tuple[Tensors, Tensors]:
         """Returns the gradients by the names of their weights, and the float32 sums.
 

@@ -229,10 +229,9 @@ class RunConfig(Settings):
 
     def __post_init__(self) -> None:
         """Raises AlbertError for invalid values."""
-        if self.output_dir:
-            object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
+        object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         super().__post_init__()
         if self.tpu_name and self.strategy != "tpu":
             raise AlbertError("`tpu_name` needs `strategy`=tpu.")

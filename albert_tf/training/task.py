@@ -23,14 +23,9 @@ Metrics = dict[str, float]
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns whether the label has the highest score.
+    """Returns whether the label has the highest score, bool [...].
 
-    Args:
-      scores: float32 [..., classes].
-      labels: int32 [...].
-
-    Returns:
-      bool [...].
+    Takes scores, float32 [..., classes], and labels, int32 [...].
     """
     # TensorFlow compares int32 on the CPU, even if the rest of the graph runs on a GPU.
     return tf.argmax(scores, -1) == tf.cast(labels, tf.int64)
@@ -94,9 +89,8 @@ class Task(abc.ABC):
     def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Divides sums by global weights.
 
-        Returns:
-          `loss`, the training loss, which must be linear in `sums`, and the metrics to log during
-          training.
+        Returns `loss`, the training loss, which must be linear in `sums`, and the metrics to log
+        during training.
         """
 
     @abc.abstractmethod
@@ -110,9 +104,7 @@ class Task(abc.ABC):
     def metrics(self, outputs: Arrays, examples: Any = None) -> Metrics:
         """Returns the metrics of a whole data set.
 
-        Args:
-          outputs: of `predict`, [examples, ...], in the order of the examples.
-          examples: of the EvalSpec.
+        Takes the outputs of `predict`, [examples, ...], in the order of the EvalSpec's `examples`.
         """
 
     def progress(self, means: Mapping[str, float]) -> str:

@@ -259,14 +259,8 @@ def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
 
     All but the first, where [CLS] is, and the last, where [SEP] often is, are repeated, similar to
     Longformer's from RoBERTa's (Beltagy et al., 2020, section 5). Attention to neighbours, which
-    takes long to learn, then works at all positions from the first step.
-
-    Args:
-      embeddings: float [n, E], n > 2.
-      number: of positions, at least n.
-
-    Returns:
-      [number, E].
+    takes long to learn, then works at all positions from the first step. Takes float [n, E], where
+    2 < n <= number; returns [number, E].
     """
     rows, trained = np.arange(number), len(embeddings)
     return embeddings[np.where(rows < trained, rows, 1 + (rows - trained) % (trained - 2))]

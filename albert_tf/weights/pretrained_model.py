@@ -148,12 +148,21 @@ class PretrainedModel(AlbertPretrainer):
         """
         if pooling not in POOLINGS:
             raise AlbertError(f"pooling={short_repr(pooling)} is not one of {', '.join(POOLINGS)}.")
-        sequences = self._sequences(checked_texts(texts))
+        texts, longest = checked_texts(texts), self.config.max_position_embeddings
+        tokenizer = self._checked_tokenizer()
+        encoded = tokenizer.encode_batch(texts)
+        if cut := sum(len(ids) + 2 > longest for ids in encoded):
+            warnings.warn(
+                f"{cut:,} of {len(texts):,} texts are longer than the model's {longest} positions "
+                "and are cut.",
+                stacklevel=2,
+            )
+        sequences = [join_segments(tokenizer, ids[: longest - 2]) for ids in encoded]
         vectors = np.zeros([len(sequences), self.config.hidden_size], np.float32)
         vectors_of = self._vectors[pooling]
         for rows, length in length_batches([len(s) for s in sequences], "embedding"):
             chosen = [sequences[row] for row in rows]
-            vectors[rows] = vectors_of(pad_sequences(self.tokenizer, chosen, length=length))
+            vectors[rows] = vectors_of(pad_sequences(tokenizer, chosen, length=length))
         return vectors
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[FilledMask]:
@@ -234,19 +243,6 @@ class PretrainedModel(AlbertPretrainer):
                 "file or vocab.txt beside the weights and load it again."
             )
         return self.tokenizer
-
-    def _sequences(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Returns [CLS] text [SEP] of each text, cut to the model's positions with a warning."""
-        tokenizer = self._checked_tokenizer()
-        longest = self.config.max_position_embeddings
-        encoded = tokenizer.encode_batch(texts)
-        if cut := sum(len(ids) + 2 > longest for ids in encoded):
-            warnings.warn(
-                f"{cut:,} of {len(texts):,} texts are longer than the model's {longest} positions "
-                "and are cut.",
-                stacklevel=3,
-            )
-        return [join_segments(tokenizer, ids[: longest - 2]) for ids in encoded]
 
 
 def _encode_parts(tokenizer: Tokenizer, parts: Sequence[str]) -> list[int]:

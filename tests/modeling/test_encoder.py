@@ -16,12 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, TrainingStep, graph_mode, training_step
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
 from tests.support.builders import tiny_config

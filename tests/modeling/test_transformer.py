@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, TrainingStep, graph_mode, training_step
 from albert_tf.modeling.transformer import Transformer
 
 SCOPE = "bert/encoder/transformer/"

@@ -10,12 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, TrainingStep, graph_mode, training_step
 
 
 @pytest.fixture(autouse=True, params=[GraphMode.CPU, GraphMode.GPU], ids=lambda mode: mode.name)

@@ -17,11 +17,7 @@ from albert_tf.modeling.kernels.dense import (
     gelu,
     layer_norm,
 )
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    current_mode,
-    graph_mode,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode, graph_mode
 
 
 @pytest.fixture(params=["PLAIN", "CPU"])

@@ -11,12 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.graph_mode import (
-    GraphMode,
-    TrainingStep,
-    graph_mode,
-    training_step,
-)
+from albert_tf.modeling.kernels.graph_mode import GraphMode, TrainingStep, graph_mode, training_step
 from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from tests.modeling.conftest import loss_and_gradients
