@@ -46,15 +46,15 @@ class Attention(WeightedLayer):
         self._size, self._heads = size, config.num_attention_heads
         self._hidden_dropout = config.hidden_dropout_prob
         self._probs_dropout = config.attention_probs_dropout_prob
-        self._query = self.dense("attention_1/self/query", size, size)
-        self._key = self.dense("attention_1/self/key", size, size)
-        self._value = self.dense("attention_1/self/value", size, size)
+        self._projections = tuple(
+            self.dense(f"attention_1/self/{name}", size, size) for name in ("query", "key", "value")
+        )
         self._output = self.dense("attention_1/output/dense", size, size)
         self._norm = self.norm("LayerNorm", size)
 
     def weights_for_layers(self, uses: int) -> list[AttentionWeights]:
         """Casts the weights, and returns a copy for each of `uses` layers."""
-        projections = (self._query, self._key, self._value)
+        projections = self._projections
         if joins_products():
             projections = (tuple(tf.concat(parts, axis=-1) for parts in zip(*projections)),)
         return cast_for_layers((projections, self._output), self.compute_dtype, uses)

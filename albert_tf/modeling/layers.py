@@ -38,7 +38,7 @@ class WeightedLayer(keras.layers.Layer):
         super().__init__(name=prefix.replace("/", "_"), dtype=dtype, autocast=False)
         self._prefix = prefix
         self._initializer_range = initializer_range
-        self._names: list[str] = []
+        self._names = []
         self.built = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ class WeightedLayer(keras.layers.Layer):
         self,
         name: str,
         shape: list[int],
-        initializer: str | keras.initializers.Initializer,
+        initializer: Any,
         dtype: tf.DType | str = tf.float32,
     ) -> tf.Variable:
         full_name = f"{self._prefix}/{name}" if self._prefix else name

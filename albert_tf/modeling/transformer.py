@@ -75,7 +75,7 @@ class Transformer(keras.layers.Layer):
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
         self._config = config
         #: The blocks in order of first use.
-        self.blocks: list[WeightedLayer] = [
+        self.blocks = [
             kind(config, f"bert/encoder/transformer/group_{group}/inner_group_{inner}", dtype)
             for kind, group, inner in _blocks(config)
         ]

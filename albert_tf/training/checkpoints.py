@@ -61,7 +61,7 @@ class CheckpointStore:
         self._checkpoint = tf.train.Checkpoint(weights=weights, **state)
         self._best_checkpoint = tf.train.Checkpoint(weights=weights)
         self._keep_max, self._writes = keep_max, writes
-        self.best: BestRecord | None = None
+        self.best = None
 
     def restore_newest(self) -> list[str]:
         """Restores the newest good checkpoint; changes no file.
@@ -69,7 +69,7 @@ class CheckpointStore:
         Names newer ones, which are damaged, and returns their prefixes. Raises AlbertError if there
         is no good one, or it does not fit this run.
         """
-        damaged: dict[str, str] = {}
+        damaged = {}
         for prefix in reversed(self.folder.checkpoints().values()):
             try:
                 self.restore(prefix)

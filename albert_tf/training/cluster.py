@@ -220,7 +220,7 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     if not folders:
         yield
         return
-    error: AlbertError | None = None
+    error = None
     with contextlib.ExitStack() as locks:
         locks.enter_context(outliving_readers())
         if is_chief(cluster):

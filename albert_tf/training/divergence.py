@@ -48,7 +48,7 @@ class DivergenceCheck(tf.train.experimental.PythonState):
         super().__init__()
         self._config, self._max_steps, self._checkpoints = config, max_steps, checkpoints
         self._window = max(_STEPS, int(_SHARE_OF_RUN * max_steps))
-        self.state: dict[str, Any] = {
+        self.state = {
             "skipped": 0, "nonfinite": 0, "first": None, "warned": False, **_AFRESH
         }  # fmt: skip
 

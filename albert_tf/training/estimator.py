@@ -91,7 +91,7 @@ class Estimator:
             _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
         # Evaluations are often repeated, and creating the input takes much of a short one.
-        self._inputs: dict[InputFn, tf.data.Dataset | tf.distribute.DistributedDataset] = {}
+        self._inputs = {}  # By input function.
 
     def _precision(self) -> str:
         """Resolves "auto": the precision of an existing run, or else the best fast one."""
@@ -225,8 +225,8 @@ class Estimator:
           AlbertError: the devices cannot divide the batches evenly, there are no examples, or the
             data is damaged.
         """
-        collected: list[dict[str, np.ndarray]] = []
-        input_fn, max_steps, label = eval_spec.input_fn, eval_spec.max_steps, eval_spec.name
+        collected, input_fn = [], eval_spec.input_fn
+        max_steps, label = eval_spec.max_steps, eval_spec.name
         with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
                 self.check_input(input_fn)

@@ -125,7 +125,7 @@ class TrainLoop:
         check_not_forked()
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
-        self.loss_scale: LossScale | None = None
+        self.loss_scale = None
         if config.precision == FLOAT16:
             with strategy.scope():
                 self.loss_scale = LossScale()
@@ -150,7 +150,7 @@ class TrainLoop:
     def _steps(
         self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None = None
     ) -> Tensors:
-        names: list[str] = []
+        names = []
 
         def replica_step(batch: Batch) -> tf.Tensor:
             metrics = self.replica_step(batch, layers)

@@ -36,7 +36,7 @@ class MetricsLog:
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self._path, self._events = folder.file(METRICS_FILE), folder.file("events")
-        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._writers = {}  # Of TensorBoard events, by split.
         lines = files.read_bytes(self._path).splitlines() if folder.has(METRICS_FILE) else []
         entries = [_entry(line) for line in lines]
         if damaged := entries[:-1].count(None):  # A crash may have cut off the last one.
@@ -105,10 +105,10 @@ class RunMonitor:
 
     def _clear(self) -> None:
         # The steps since the last entry of the log.
-        self._metrics: list[dict[str, np.ndarray]] = []
+        self._metrics = []
         self._seconds = 0.0
         # What was done in these seconds, by the name of its rate.
-        self._amounts: Counter[str] = Counter()
+        self._amounts = Counter()
 
     def close(self) -> None:
         """Closes the progress line and the event files."""

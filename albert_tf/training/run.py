@@ -91,7 +91,7 @@ class TrainingRun:
         self.store = CheckpointStore(
             self.folder, self.weights, state, config.keep_checkpoint_max, self.chief
         )
-        self.results: Metrics | None = None
+        self.results = None
         self.stop = 0
 
     def run(self) -> Metrics | None:

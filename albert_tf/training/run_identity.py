@@ -61,7 +61,7 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
             f"{folder} holds a run of another task ({short_repr(old)}, not {short_repr(new)}); "
             "give another `output_dir`."
         )
-    differences: list[str] = []
+    differences = []
     for part in IDENTITY:
         for name, new in record[part].items():
             old = recorded[part].get(name)

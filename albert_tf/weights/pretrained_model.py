@@ -200,7 +200,7 @@ class PretrainedModel(AlbertPretrainer):
         log_probs[:, tokenizer.special_ids] = -np.inf
         # The masks are independent, so the best combinations of all masks extend the best ones of
         # the first masks.
-        best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+        best = [(0.0, ())]
         for row in log_probs:
             top = np.argsort(-row, kind="stable")[: min(top_k, np.isfinite(row).sum())]
             longer = ((score + row[i], (*pieces, int(i))) for score, pieces in best for i in top)

@@ -68,7 +68,7 @@ class SavedModelSource(TensorFlowSource):
             raise AlbertError(
                 f"The SavedModel {self.location} is damaged ({first_line(error)}); get it again."
             ) from error
-        keys: dict[str, str] = {}
+        keys = {}
         for attribute in (a for node in graph.nodes for a in node.attributes):
             if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
                 continue
