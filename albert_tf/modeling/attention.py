@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Optional
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.attention import (
@@ -22,10 +23,10 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 from albert_tf.modeling.layers import Dense, Policy, WeightedLayer, dimension
 
 #: Chooses the positions whose outputs are read: maps [B, S, H] to [B, P, H].
-Select = Optional[Callable[[tf.Tensor], tf.Tensor]]
+Select = Optional[Callable[[Tensor], Tensor]]
 
 
-def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
+def additive_mask(input_mask: Tensor) -> Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
     # Not mask[:, None, None]: TensorFlow Lite supports only one None.
     mask = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)
@@ -61,12 +62,12 @@ class Attention(WeightedLayer):
 
     def call(
         self,
-        x: tf.Tensor,
-        mask: tf.Tensor,
+        x: Tensor,
+        mask: Tensor,
         weights: AttentionWeights,
         training: bool = False,
         select: Select = None,
-    ) -> tf.Tensor:
+    ) -> Tensor:
         """Applies the block.
 
         Takes x [B * S, H] in the compute type, or [B, S, H] in the mode TPU; mask float32

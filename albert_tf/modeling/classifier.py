@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
@@ -45,7 +46,7 @@ class ClassificationHead(WeightedLayer):
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)
 
-    def call(self, x: tf.Tensor) -> tf.Tensor:
+    def call(self, x: Tensor) -> Tensor:
         """Maps float32 [rows, H] to float32 logits [rows, num_labels]."""
         logits = tf.matmul(x, self._weights, transpose_b=True)
         return tf.nn.bias_add(logits, self._bias)

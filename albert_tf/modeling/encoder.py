@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
@@ -68,7 +69,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         expected = expected.merge_with(own)
 
 
-def first_position(x: tf.Tensor) -> tf.Tensor:
+def first_position(x: Tensor) -> Tensor:
     """Chooses the position of [CLS], [B, 1, H] of [B, S, H]; see `AlbertEncoder.call`."""
     return x[:, :1]
 
@@ -185,7 +186,7 @@ class Embeddings(WeightedLayer):
         )
         self.layer_norm = self.norm("LayerNorm", size)
 
-    def call(self, word_ids: tf.Tensor, type_ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, word_ids: Tensor, type_ids: Tensor, training: bool = False) -> Tensor:
         """Embeds int32 [B, S] word and segment ids; returns [B, S, E] in the compute type.
 
         Raises:
@@ -215,7 +216,7 @@ class Projection(WeightedLayer):
         super().__init__(prefix, config.initializer_range, dtype)
         self._dense = self.dense(name, inputs, config.hidden_size)
 
-    def call(self, x: tf.Tensor) -> tf.Tensor:
+    def call(self, x: Tensor) -> Tensor:
         """Maps [rows, inputs] to [rows, H]."""
         return affine(x, *(tf.cast(weight, x.dtype) for weight in self._dense))
 
@@ -250,7 +251,7 @@ class AlbertEncoder(AlbertModel):
         self.transformer = Transformer(config, dtype)
         self.pooler = Projection("bert/pooler", "dense", config.hidden_size, config, dtype)
 
-    def embed(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
+    def embed(self, inputs: Inputs, training: bool = False) -> Tensor:
         """Returns the input of the first layer, [B, S, H] in the compute type; see `call`."""
         check_inputs(inputs)
         word_ids, type_ids = inputs["input_word_ids"], inputs.get("input_type_ids")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
@@ -15,10 +16,10 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]
 #: What models take and return, by name.
-Inputs = Mapping[str, tf.Tensor]
-Outputs = dict[str, tf.Tensor]
+Inputs = Mapping[str, Tensor]
+Outputs = dict[str, Tensor]
 #: Kernel [inputs, outputs] and bias [outputs] of a dense layer.
-Dense = tuple[tf.Tensor, tf.Tensor]
+Dense = tuple[Tensor, Tensor]
 
 
 class WeightedLayer(keras.layers.Layer):
@@ -50,11 +51,7 @@ class WeightedLayer(keras.layers.Layer):
         return dict(zip(self._names, self.weights))
 
     def _variable(
-        self,
-        name: str,
-        shape: list[int],
-        initializer: Any,
-        dtype: tf.DType | str = tf.float32,
+        self, name: str, shape: list[int], initializer: Any, dtype: tf.DType | str = tf.float32
     ) -> tf.Variable:
         full_name = f"{self._prefix}/{name}" if self._prefix else name
         self._names.append(full_name)
@@ -84,6 +81,6 @@ class WeightedLayer(keras.layers.Layer):
         return self.vector(f"{name}/gamma", size, "ones"), beta
 
 
-def dimension(x: tf.Tensor, axis: int) -> int | tf.Tensor:
+def dimension(x: Tensor, axis: int) -> int | Tensor:
     """Returns the length of an axis: an int where it is known, otherwise an int32 scalar."""
     return x.shape[axis] or tf.shape(x)[axis]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
@@ -30,16 +31,14 @@ class MaskedLanguageModelHead(WeightedLayer):
         self._norm = self.norm("transform/LayerNorm", size)
         self._bias = self.vector("output_bias", config.vocab_size)
 
-    def call(self, sequence_output: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+    def call(self, sequence_output: Tensor, table: Tensor) -> Tensor:
         """Returns float32 logits [B, P, V]."""
         count = dimension(sequence_output, 1)
         logits = tf.cast(self._products(sequence_output, table), tf.float32)
         logits = tf.nn.bias_add(logits, self._bias)
         return tf.reshape(logits, [-1, count, logits.shape[1]])
 
-    def losses(
-        self, sequence_output: tf.Tensor, table: tf.Tensor, ids: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def losses(self, sequence_output: Tensor, table: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Compares the predictions with the right tokens, without keeping float32 logits.
 
         `ids` are the right tokens, int32 [B, P]. Returns the cross entropies, float32 [B, P], and
@@ -49,7 +48,7 @@ class MaskedLanguageModelHead(WeightedLayer):
         values = cross_entropy(products, self._bias, tf.reshape(ids, [-1]))
         return tuple(tf.reshape(value, tf.shape(ids)) for value in values)
 
-    def _products(self, sequence_output: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+    def _products(self, sequence_output: Tensor, table: Tensor) -> Tensor:
         """Returns the logits without bias, [B * P, V] in the compute type."""
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
         kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)

@@ -8,6 +8,7 @@ Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands fo
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
@@ -22,7 +23,7 @@ from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, di
 FORBIDDEN = -1e30
 
 
-def allowed_positions(inputs: Inputs) -> tf.Tensor:
+def allowed_positions(inputs: Inputs) -> Tensor:
     """Returns where answers may start and end: at [CLS] and in the context without its last [SEP].
 
     Takes `input_mask` and `input_type_ids`, int32 [B, S]; AlbertError if one of them is missing.
@@ -40,12 +41,12 @@ def allowed_positions(inputs: Inputs) -> tf.Tensor:
     return (position == 0) | (before_last & (type_ids == 1))
 
 
-def masked(scores: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
+def masked(scores: Tensor, allowed: Tensor) -> Tensor:
     """Returns scores [B, S] with FORBIDDEN wherever `allowed`, bool [B, S], is false."""
     return tf.where(allowed, scores, FORBIDDEN)
 
 
-def top_k(scores: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Returns the k largest of float32 [..., S] and their positions, float32 and int32 [..., k].
 
     If S is smaller than k, the rest has the score FORBIDDEN and the position 0.
@@ -93,9 +94,9 @@ class BeamHead(WeightedLayer):
 
     def call(
         self,
-        sequence_output: tf.Tensor,
-        allowed: tf.Tensor,
-        start_positions: tf.Tensor | None = None,
+        sequence_output: Tensor,
+        allowed: Tensor,
+        start_positions: Tensor | None = None,
         training: bool = False,
     ) -> Outputs:
         """Scores answers; see AlbertBeamAnswerer for the outputs.
@@ -107,7 +108,7 @@ class BeamHead(WeightedLayer):
         start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
         outputs = {"cls_logits": self._answerability(sequence_output, start_log_probs, training)}
 
-        def end_log_probs(start: tf.Tensor) -> tf.Tensor:
+        def end_log_probs(start: Tensor) -> Tensor:
             logits = self._end_logits(sequence_output, start)
             return tf.nn.log_softmax(masked(logits, allowed))
 
@@ -128,7 +129,7 @@ class BeamHead(WeightedLayer):
             "end_top_index": ends,
         }
 
-    def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+    def _end_logits(self, sequence: Tensor, start: Tensor) -> Tensor:
         """Returns scores [B, S] for the ends of answers that start at `start`, int32 [B]."""
         length, size, dtype = dimension(sequence, 1), sequence.shape[2], sequence.dtype
         kernel, bias = (tf.cast(weight, dtype) for weight in self._end_hidden)
@@ -139,9 +140,7 @@ class BeamHead(WeightedLayer):
         normal = layer_norm([tf.reshape(hidden, [-1, size])], *self._end_norm)
         return _scalar(tf.reshape(normal, [-1, length, size]), *self._end)
 
-    def _answerability(
-        self, sequence: tf.Tensor, start_log_probs: tf.Tensor, training: bool
-    ) -> tf.Tensor:
+    def _answerability(self, sequence: Tensor, start_log_probs: Tensor, training: bool) -> Tensor:
         """Returns the logit [B] that there is no answer."""
         x = tf.cast(sequence, tf.float32)
         expected = tf.matmul(tf.exp(start_log_probs)[:, None], x)[:, 0]  # [B, H]
@@ -150,7 +149,7 @@ class BeamHead(WeightedLayer):
         return tf.matmul(dropout(hidden, self._dropout_rate, training), self._answer)[:, 0]
 
 
-def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def _scalar(sequence: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Returns a linear function of each position: [B, S, H] to float32 [B, S]."""
     length = dimension(sequence, 1)
     x = tf.reshape(tf.cast(sequence, tf.float32), [-1, sequence.shape[2]])

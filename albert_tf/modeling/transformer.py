@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
@@ -37,7 +38,7 @@ class FeedForward(WeightedLayer):
         """Casts both dense layers' weights, and returns a copy for each of `uses` layers."""
         return cast_for_layers((self._intermediate, self._output), self.compute_dtype, uses)
 
-    def call(self, x: tf.Tensor, weights: tuple[Dense, Dense], training: bool = False) -> tf.Tensor:
+    def call(self, x: Tensor, weights: tuple[Dense, Dense], training: bool = False) -> Tensor:
         """Applies the block to x, as `Attention` does; `weights` are from `weights_for_layers`."""
         intermediate, output = weights
         inner = self._activation(affine_terms(x, *intermediate))  # [..., F]
@@ -86,8 +87,8 @@ class Transformer(keras.layers.Layer):
         return {k: v for block in self.blocks for k, v in block.named_weights().items()}
 
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, select: Select = None
-    ) -> list[tf.Tensor]:
+        self, x: Tensor, mask: Tensor, training: bool = False, select: Select = None
+    ) -> list[Tensor]:
         """Applies the stack to x, see `Attention`; returns the output of every step, like x.
 
         The last step computes only what `select` chooses. A training step can shorten the stack,
@@ -118,12 +119,12 @@ class Transformer(keras.layers.Layer):
 def _layer(
     attention: Attention,
     ffn: FeedForward,
-    mask: tf.Tensor,
+    mask: Tensor,
     training: bool,
     select: Select,
-    x: tf.Tensor,
+    x: Tensor,
     attention_weights: AttentionWeights,
     ffn_weights: tuple[Dense, Dense],
-) -> tf.Tensor:
+) -> Tensor:
     x = attention(x, mask, attention_weights, training=training, select=select)
     return ffn(x, ffn_weights, training=training)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +20,6 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer, find_vocabula
 from albert_tf.weights.run_folder import CHECKPOINT_LIST, files_of, find_beside, find_checkpoint
 from albert_tf.weights.source import Source
 
-_T = TypeVar("_T")
 #: The release's name for its checkpoints.
 TF1_NAME = "model.ckpt-best"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -44,7 +43,7 @@ def check_checkpoint(prefix: str) -> None:
     read_checkpoint(prefix, read_all)
 
 
-def read_checkpoint(prefix: str, read: Callable[[], _T]) -> _T:
+def read_checkpoint(prefix: str, read: Callable[[], Any]) -> Any:
     """Calls `read`, maybe twice, which reads a checkpoint, and finds out what its errors mean.
 
     TensorFlow stores a CRC-32C of each block of the index and of each tensor, so damage always

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 from tensorflow.compiler.tf2xla.python import xla
 
 from albert_tf.modeling.kernels.dense import (
@@ -34,7 +35,7 @@ def joins_products() -> bool:
 
 
 @cpu_kernel
-def _split(*terms: tf.Tensor) -> tf.Tensor:
+def _split(*terms: Tensor) -> Tensor:
     """Adds an optional bias [n, N, d] to [B, S, n, N, d]; returns [n, B, N, S, d]."""
     x, *bias = terms
     if bias:
@@ -43,19 +44,14 @@ def _split(*terms: tf.Tensor) -> tf.Tensor:
 
 
 @cpu_kernel
-def _join(*parts: tf.Tensor) -> tf.Tensor:
+def _join(*parts: Tensor) -> Tensor:
     """Turns n tensors [B, N, S, d] into [B, S, n, N, d]."""
     return tf.stack([tf.transpose(part, [0, 2, 1, 3]) for part in parts], axis=2)
 
 
 def project_heads(
-    x: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor,
-    length: int | tf.Tensor,
-    num_heads: int,
-    head_size: int,
-) -> list[tf.Tensor]:
+    x: Tensor, kernel: Tensor, bias: Tensor, length: int | Tensor, num_heads: int, head_size: int
+) -> list[Tensor]:
     """Applies n dense layers, which lie side by side, and splits the result by layer and head.
 
     Takes x [B * S, H], kernel [H, n * N * d] and bias [n * N * d] of one type, where n is 1 unless
@@ -69,8 +65,8 @@ def project_heads(
     by_head = [width // (num_heads * head_size), num_heads, head_size]
 
     @own_gradient
-    def split(y: tf.Tensor, *bias: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        def grad(*dparts: tf.Tensor) -> list[tf.Tensor]:
+    def split(y: Tensor, *bias: Tensor) -> tuple[Tensor, ...]:
+        def grad(*dparts: Tensor) -> list[Tensor]:
             return gradients_of_terms([y, *bias], tf.reshape(_join(*dparts), [-1, width]))
 
         rows = tf.reshape(y, [-1, length, *by_head])
@@ -84,12 +80,12 @@ def project_heads(
 
 
 @cpu_kernel
-def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+def _scores_gradient(probs: Tensor, dprobs: Tensor, scale: Tensor) -> Tensor:
     p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
     return tf.cast(p * (dp - row_sums(p * dp)) * scale, probs.dtype)
 
 
-def attention_probs(query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def attention_probs(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
     """Returns softmax(query · key / √d + mask), [B, N, P, S] in the type of query.
 
     Takes query [B, N, P, d] of the P positions that attend, key [B, N, S, d] of the same type, and
@@ -104,7 +100,7 @@ def attention_probs(query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor) -> tf.Ten
         dtype = query.dtype
 
     @own_gradient
-    def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    def function(query: Tensor, key: Tensor) -> Tensor:
         factor = tf.constant(scale, query.dtype)
         if is_float16:  # Of large heads, the product alone may exceed 65504.
             scores = tf.matmul(query * factor, key, transpose_b=True)
@@ -113,7 +109,7 @@ def attention_probs(query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor) -> tf.Ten
         probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
         probs = tf.cast(probs, query.dtype)
 
-        def grad(dprobs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def grad(dprobs: Tensor) -> tuple[Tensor, Tensor]:
             dscores = _scores_gradient(probs, dprobs, tf.constant(scale))
             return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
 
@@ -123,12 +119,8 @@ def attention_probs(query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor) -> tf.Ten
 
 
 def tpu_attention(
-    query: tf.Tensor,
-    key: tf.Tensor,
-    value: tf.Tensor,
-    mask: tf.Tensor,
-    drop: Callable[[tf.Tensor], tf.Tensor],
-) -> tf.Tensor:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, drop: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Returns dropout(softmax(query · key / √d + mask)) · value, compiled by XLA for a TPU.
 
     There, reading and writing [B, N, P, S] takes longer than the products. The probabilities are
@@ -144,11 +136,11 @@ def tpu_attention(
     """
     dtype, scale = query.dtype, query.shape[3] ** -0.5
 
-    def float32(x: tf.Tensor) -> tf.Tensor:
+    def float32(x: Tensor) -> Tensor:
         return tf.cast(x, tf.float32)
 
     @own_gradient
-    def function(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    def function(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         scores = float32(tf.einsum("bqnd,bknd->bnqk", query, key)) * scale + mask
         exponentials = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
         sums = tf.reduce_sum(exponentials, axis=-1)  # [B, N, P]
@@ -159,7 +151,7 @@ def tpu_attention(
         context = tf.einsum("bnqk,bknd->bqnd", drop(exponentials), value)
         context = tf.cast(float32(context) * context_factors, dtype)
 
-        def grad(dcontext: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def grad(dcontext: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             products = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, P, N]
             products = tf.transpose(products, [0, 2, 1])[..., None]  # [B, N, P, 1]
             dprobs = drop(tf.einsum("bqnd,bknd->bnqk", dcontext, value))

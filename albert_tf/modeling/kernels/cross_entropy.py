@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.modeling.kernels.dense import fused_sum
 from albert_tf.modeling.kernels.graph_mode import GraphMode, cpu_kernel, current_mode, own_gradient
 
 
-def cross_entropy(
-    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def cross_entropy(products: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the negative log probability of each label, and whether it is the most probable one.
 
     The logits are products + bias, in float32. If several classes share the highest logit, the
@@ -35,12 +34,12 @@ def cross_entropy(
     return losses, tf.argmax(logits, axis=1) == tf.cast(labels, tf.int64)
 
 
-def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def _from_logits(logits: Tensor, labels: Tensor) -> Tensor:
     """Returns the losses; keeps only the logits for the backward pass."""
     is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
 
     @own_gradient
-    def function(logits: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tf.Tensor]]:
+    def function(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         log_sum = tf.reduce_logsumexp(logits, axis=1, keepdims=True)
         if current_mode() is GraphMode.TPU:
             # To gather from the logits the compiler would store them in float32.
@@ -48,7 +47,7 @@ def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         else:
             label_logits = tf.gather(logits, labels, batch_dims=1)
 
-        def grad(dlosses: tf.Tensor) -> tf.Tensor:
+        def grad(dlosses: Tensor) -> Tensor:
             return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dlosses[:, None]
 
         return log_sum[:, 0] - label_logits, grad
@@ -57,25 +56,23 @@ def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 @cpu_kernel
-def _exponentials(logits: tf.Tensor, maxima: tf.Tensor) -> tf.Tensor:
+def _exponentials(logits: Tensor, maxima: Tensor) -> Tensor:
     return tf.exp(logits - maxima)
 
 
 @cpu_kernel
-def _scale_rows(x: tf.Tensor, factors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+def _scale_rows(x: Tensor, factors: Tensor, like: Tensor) -> Tensor:
     """Multiplies each row by its factor; returns the type of `like`."""
     return tf.cast(x * factors, like.dtype)
 
 
-def _from_exponentials(
-    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _from_exponentials(products: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the exponentials once, for both passes; see `cross_entropy`."""
     rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
     indices = tf.stack([rows, labels], axis=1)
 
     @own_gradient
-    def function(products: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def function(products: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         logits = fused_sum(products, bias)
         maxima = tf.reduce_max(logits, axis=1, keepdims=True)
         label_logits = tf.gather(logits, labels, batch_dims=1)
@@ -83,7 +80,7 @@ def _from_exponentials(
         sums = tf.matmul(exponentials, tf.ones([tf.shape(logits)[1], 1]))  # [rows, 1]
         losses = tf.math.log(sums[:, 0]) + maxima[:, 0] - label_logits
 
-        def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def grad(dlosses: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             # The gradient of the logits is (exponentials / sums - one-hot labels) * dlosses.
             factors = dlosses[:, None] / sums
             dproducts = _scale_rows(exponentials, factors, tf.zeros([], products.dtype))

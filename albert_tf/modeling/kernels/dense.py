@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.config import LAYER_NORM_EPSILON
 from albert_tf.modeling.kernels.graph_mode import (
@@ -25,7 +26,7 @@ from albert_tf.modeling.kernels.graph_mode import (
 )
 
 
-def column_sums(x: tf.Tensor) -> tf.Tensor:
+def column_sums(x: Tensor) -> Tensor:
     """Sums all axes but the last one; accumulates in float32 whatever the type."""
     if x.shape.rank > 2:
         sums = tf.reduce_sum(tf.cast(x, tf.float32), axis=list(range(x.shape.rank - 1)))
@@ -35,21 +36,21 @@ def column_sums(x: tf.Tensor) -> tf.Tensor:
 
 
 @own_gradient
-def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _product(x: Tensor, kernel: Tensor) -> Tensor:
+    def grad(dy: Tensor) -> tuple[Tensor, Tensor]:
         return tf.matmul(dy, kernel, transpose_b=True), tf.matmul(x, dy, transpose_a=True)
 
     return tf.matmul(x, kernel), grad
 
 
 @own_gradient
-def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Returns x @ kernel + bias, all three of one type.
 
     They are [rows, inputs], or in the mode TPU [B, S, inputs]; [inputs, outputs]; and [outputs].
     """
 
-    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def grad(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if x.shape.rank > 2:
             dx = tf.einsum("bso,io->bsi", dy, kernel)
             return dx, tf.einsum("bsi,bso->io", x, dy), column_sums(dy)
@@ -61,14 +62,14 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return tf.nn.bias_add(tf.matmul(x, kernel), bias), grad
 
 
-def affine_terms(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> list[tf.Tensor]:
+def affine_terms(x: Tensor, kernel: Tensor, bias: Tensor) -> list[Tensor]:
     """Returns `affine` of the arguments as one or, in the mode CPU, two terms of a sum."""
     if current_mode() is GraphMode.CPU:
         return [_product(x, kernel), bias]
     return [affine(x, kernel, bias)]
 
 
-def sum_in_float32(*terms: tf.Tensor) -> tf.Tensor:
+def sum_in_float32(*terms: Tensor) -> Tensor:
     """Adds tensors of any float types."""
     return functools.reduce(tf.add, [tf.cast(term, tf.float32) for term in terms])
 
@@ -77,7 +78,7 @@ def sum_in_float32(*terms: tf.Tensor) -> tf.Tensor:
 fused_sum = cpu_kernel(sum_in_float32)
 
 
-def gradients_of_terms(terms: Sequence[tf.Tensor], dy: tf.Tensor) -> list[tf.Tensor]:
+def gradients_of_terms(terms: Sequence[Tensor], dy: Tensor) -> list[Tensor]:
     """Returns the gradient of each term from that of their sum, added up over rows for a bias."""
     return [dy if term.shape.rank == dy.shape.rank else column_sums(dy) for term in terms]
 
@@ -93,7 +94,7 @@ def cast_for_layers(weights: Any, dtype: tf.DType, uses: int) -> list[Any]:
         return [tf.nest.map_structure(lambda w: tf.cast(w, dtype), weights) for _ in range(uses)]
 
     @own_gradient
-    def copies(weight: tf.Tensor) -> Any:
+    def copies(weight: Tensor) -> Any:
         cast = tf.cast(weight, dtype)
         return [tf.identity(cast) for _ in range(uses)], fused_sum
 
@@ -101,12 +102,12 @@ def cast_for_layers(weights: Any, dtype: tf.DType, uses: int) -> list[Any]:
     return [tf.nest.pack_sequence_as(weights, copy) for copy in zip(*flat)]
 
 
-def _row_mean(x: tf.Tensor) -> tf.Tensor:
+def _row_mean(x: Tensor) -> Tensor:
     return row_sums(x) / x.shape[-1]
 
 
 @cpu_kernel
-def _normalise(*tensors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _normalise(*tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Takes the terms of the input, gamma, beta; returns output, normalised rows, their scale."""
     *terms, gamma, beta = tensors
     dtype = terms[0].dtype
@@ -119,8 +120,8 @@ def _normalise(*tensors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 @cpu_kernel
 def _normalise_gradient(
-    normal: tf.Tensor, scale: tf.Tensor, gamma: tf.Tensor, dy: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+    normal: Tensor, scale: Tensor, gamma: Tensor, dy: Tensor
+) -> tuple[Tensor, Tensor]:
     """Returns the gradient of the rows, and dy * normal: its column sums are gamma's gradient."""
     dtype = normal.dtype
     normal, dy = tf.cast(normal, tf.float32), tf.cast(dy, tf.float32)
@@ -129,7 +130,7 @@ def _normalise_gradient(
     return tf.cast(dx, dtype), tf.cast(dy * normal, dtype)
 
 
-def layer_norm(terms: Sequence[tf.Tensor], gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+def layer_norm(terms: Sequence[Tensor], gamma: Tensor, beta: Tensor) -> Tensor:
     """Normalises the rows of a sum: biased variance, epsilon 1e-12, in float32.
 
     The terms are of one float type, the first one [..., size], the others like it or, as a bias,
@@ -137,11 +138,11 @@ def layer_norm(terms: Sequence[tf.Tensor], gamma: tf.Tensor, beta: tf.Tensor) ->
     """
 
     @own_gradient
-    def function(*tensors: tf.Tensor) -> tf.Tensor:
+    def function(*tensors: Tensor) -> Tensor:
         *terms, gamma, _ = tensors
         y, normal, scale = _normalise(*tensors)
 
-        def grad(dy: tf.Tensor) -> list[tf.Tensor]:
+        def grad(dy: Tensor) -> list[Tensor]:
             dx, products = _normalise_gradient(normal, scale, gamma, dy)
             # XLA's sums over rows would take as long as the rest of the gradient.
             dgamma, dbeta = (tf.cast(column_sums(z), gamma.dtype) for z in (products, dy))
@@ -156,12 +157,12 @@ _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
 
-def _add(terms: Sequence[tf.Tensor]) -> tf.Tensor:
+def _add(terms: Sequence[Tensor]) -> Tensor:
     return functools.reduce(tf.nn.bias_add, terms)
 
 
 @cpu_kernel
-def _gelu(*terms: tf.Tensor) -> tf.Tensor:
+def _gelu(*terms: Tensor) -> Tensor:
     z = sum_in_float32(*terms)
     t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * (z * z)))
     # Not 0.5 * z: TensorFlow Lite's converter would turn it into a second product with halved
@@ -170,7 +171,7 @@ def _gelu(*terms: tf.Tensor) -> tf.Tensor:
 
 
 @cpu_kernel
-def _gelu_gradient(dy: tf.Tensor, *terms: tf.Tensor) -> tf.Tensor:
+def _gelu_gradient(dy: Tensor, *terms: Tensor) -> Tensor:
     z = sum_in_float32(*terms)
     square = z * z
     t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * square))
@@ -178,7 +179,7 @@ def _gelu_gradient(dy: tf.Tensor, *terms: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.cast(dy, tf.float32) * 0.5 * (1.0 + t + slope * (1.0 - t * t)), dy.dtype)
 
 
-def _served_gelu(x: tf.Tensor) -> tf.Tensor:
+def _served_gelu(x: Tensor) -> Tensor:
     """Like `_gelu`, in the one form that TensorFlow's graph optimizer fuses into a product.
 
     Computes in the type of x, because a cast would prevent the fusion. The fused product computes
@@ -191,7 +192,7 @@ def _served_gelu(x: tf.Tensor) -> tf.Tensor:
     return (0.5 * x) * (t + 1.0)
 
 
-def gelu(terms: Sequence[tf.Tensor]) -> tf.Tensor:
+def gelu(terms: Sequence[Tensor]) -> Tensor:
     """Returns the Gaussian error linear unit in the tanh approximation, as the TF1 release does.
 
     Computes in float32 (in the mode SERVED: see `_served_gelu`) and returns the type of the terms,
@@ -201,14 +202,14 @@ def gelu(terms: Sequence[tf.Tensor]) -> tf.Tensor:
         return _served_gelu(_add(terms))
 
     @own_gradient
-    def function(*terms: tf.Tensor) -> tf.Tensor:
+    def function(*terms: Tensor) -> Tensor:
         return _gelu(*terms), lambda dy: gradients_of_terms(terms, _gelu_gradient(dy, *terms))
 
     return function(*terms)
 
 
 #: A function of a sum, given by its terms.
-Activation = Callable[[Sequence[tf.Tensor]], tf.Tensor]
+Activation = Callable[[Sequence[Tensor]], Tensor]
 
 #: By the names that `AlbertConfig.hidden_act` has.
 ACTIVATIONS: dict[str, Activation] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.modeling.kernels.dense import affine, affine_terms
 from albert_tf.modeling.kernels.graph_mode import (
@@ -18,7 +19,7 @@ from albert_tf.modeling.kernels.graph_mode import (
 )
 
 
-def _next_seed() -> tf.Tensor:
+def _next_seed() -> Tensor:
     """Returns the next int32 [2] seed of the training step; outside of one a random seed."""
     step = current_step()
     if step is None:
@@ -28,7 +29,7 @@ def _next_seed() -> tf.Tensor:
     return seed
 
 
-def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _hashed_bits(count: Tensor, seed: Tensor) -> Tensor:
     """Returns `count` (int64) random uint32 values, which repeat after 2^32.
 
     Hashes 0 .. count - 1 with a multiply-xorshift hash (constants: C. Wellons, "lowbias32") keyed
@@ -37,10 +38,10 @@ def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """
     xor = tf.bitwise.bitwise_xor
 
-    def fold(bits: tf.Tensor, shift: int) -> tf.Tensor:
+    def fold(bits: Tensor, shift: int) -> Tensor:
         return xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
 
-    def mix(bits: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    def mix(bits: Tensor, key: Tensor) -> Tensor:
         bits = xor(fold(bits, 16) * tf.constant(0x7FEB352D, tf.uint32), key)
         return fold(fold(bits, 15) * tf.constant(0x846CA68B, tf.uint32), 16)
 
@@ -52,7 +53,7 @@ def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return mix(tf.cast(tf.range(count), tf.uint32) * step + offset, key)
 
 
-def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _generated_bits(x: Tensor, seed: Tensor) -> Tensor:
     """Returns random uint32 values in the shape of x by one TensorFlow kernel, on a GPU as well."""
     # Otherwise the graph optimizer would merge this with the backward pass and keep the values.
     with tf.control_dependencies([x]):
@@ -60,7 +61,7 @@ def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 @cpu_kernel
-def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+def _drop(x: Tensor, seed: Tensor, threshold: Tensor, scale: Tensor) -> Tensor:
     if current_mode() is GraphMode.CPU or current_mode().is_compiled:
         bits = tf.reshape(_hashed_bits(tf.size(x, tf.int64), seed), tf.shape(x))
     else:
@@ -68,7 +69,7 @@ def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor)
     return tf.cast(tf.where(bits >= threshold, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)
 
 
-def dropout_function(rate: float, training: bool) -> Callable[[tf.Tensor], tf.Tensor]:
+def dropout_function(rate: float, training: bool) -> Callable[[Tensor], Tensor]:
     """Draws a mask; returns a function that applies it, which is also its own gradient function.
 
     Call it inside of `own_gradient` only, with tensors of one shape. It returns its argument when
@@ -82,7 +83,7 @@ def dropout_function(rate: float, training: bool) -> Callable[[tf.Tensor], tf.Te
     return lambda x: _drop(x, seed, threshold, scale)
 
 
-def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
 
     With hand-written gradients, the backward pass draws the mask again from its seed instead of
@@ -95,8 +96,8 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
 
 
 def affine_terms_with_dropout(
-    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
-) -> list[tf.Tensor]:
+    x: Tensor, kernel: Tensor, bias: Tensor, rate: float, training: bool
+) -> list[Tensor]:
     """Like `affine_terms`, with `dropout` of the sum."""
     if training and rate:
         return [dropout(affine(x, kernel, bias), rate, training)]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 
@@ -64,14 +65,14 @@ class TrainingStep:
       masks: number of dropout masks drawn so far, counted while the graph is traced.
     """
 
-    seed: tf.Tensor
+    seed: Tensor
     layers: int | None = None
     recompute: bool = False
     masks: int = 0
 
 
 _mode = contextvars.ContextVar("graph_mode", default=GraphMode.PLAIN)
-_step: contextvars.ContextVar[TrainingStep | None] = contextvars.ContextVar("step", default=None)
+_step = contextvars.ContextVar("step", default=None)
 
 
 def current_mode() -> GraphMode:
@@ -113,15 +114,15 @@ def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def call(*args: tf.Tensor) -> Any:
+    def call(*args: Tensor) -> Any:
         mode = current_mode()
         if mode in (GraphMode.PLAIN, GraphMode.SERVED):
             return function(*args)[0]
 
-        def with_gradient(*args: tf.Tensor) -> Any:
+        def with_gradient(*args: Tensor) -> Any:
             result, grad = function(*args)
 
-            def checked(*dy: tf.Tensor, **variables: Any) -> Any:
+            def checked(*dy: Tensor, **variables: Any) -> Any:
                 if record.could_possibly_record():  # A second gradient would silently be wrong.
                     raise AlbertError(
                         f"The mode {mode.name} has no gradients of gradients; call the model "
@@ -169,7 +170,7 @@ def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     @functools.wraps(function)
-    def call(*tensors: tf.Tensor) -> Any:
+    def call(*tensors: Tensor) -> Any:
         if current_mode() is not GraphMode.CPU:
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
@@ -179,7 +180,7 @@ def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def row_sums(x: tf.Tensor) -> tf.Tensor:
+def row_sums(x: Tensor) -> Tensor:
     """Sums the last axis and keeps it with one element; for use in a `cpu_kernel`.
 
     XLA on CPUs adds up the elements of a row one by one. So there, eighths of the row, which are

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from albert_tf.modeling.kernels.dense import fused_sum
 from albert_tf.modeling.kernels.graph_mode import current_step, own_gradient, training_step
@@ -20,7 +21,7 @@ def recomputes() -> bool:
     return step is not None and step.recompute
 
 
-def recomputed(function: Callable[..., tf.Tensor], x: tf.Tensor, *weights: Any) -> tuple[Any, ...]:
+def recomputed(function: Callable[..., Tensor], x: Tensor, *weights: Any) -> tuple[Any, ...]:
     """Returns function(x, *weights), without keeping inner values if the step `recomputes`.
 
     Pass the returned weights to the next function that shares them: their gradients are then added
@@ -36,12 +37,12 @@ def recomputed(function: Callable[..., tf.Tensor], x: tf.Tensor, *weights: Any) 
         return function(x, *weights), *weights
     before = dataclasses.replace(current_step())
 
-    def compute(x: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
+    def compute(x: Tensor, *flat: Tensor) -> Tensor:
         return function(x, *tf.nest.pack_sequence_as(weights, flat))
 
     @own_gradient
-    def run(x: tf.Tensor, *flat: tf.Tensor) -> Any:
-        def grad(dy: tf.Tensor, *totals: tf.Tensor, variables: list[tf.Variable] = ()) -> Any:
+    def run(x: Tensor, *flat: Tensor) -> Any:
+        def grad(dy: Tensor, *totals: Tensor, variables: list[tf.Variable] = ()) -> Any:
             # The second computation must depend on dy: otherwise it would run beside the first
             # one, or be merged with it. XLA ignores control dependencies, hence a sum.
             sources = [x + 0 * dy[:1, :1], *flat, *variables]
