@@ -169,8 +169,7 @@ class Estimator:
         """
         self.load(checkpoint)
         outputs = self.outputs(EvalSpec(input_fn, max_steps=max_steps, name="predict"))
-        bad = _examples_with_nan(outputs)
-        if bad:
+        if bad := _examples_with_nan(outputs):
             raise DivergedError(
                 f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} "
                 "examples: its training has diverged. Use another checkpoint, or train again with "

@@ -47,11 +47,10 @@ class TrainingRun:
     def __init__(
         self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> None:
-        self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
+        self.estimator, self.task, self.folder = estimator, estimator.task, estimator.folder
         self.train_spec, self.eval_spec = train_spec, eval_spec
         self.strategy, self.chief = estimator.strategy, estimator.chief
-        self.folder = estimator.folder
-        config = self.config
+        self.config = config = estimator.config
         if config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
             raise AlbertError(
                 "`early_stopping_evals` needs evaluations during training; set `eval_every_steps`."

@@ -119,6 +119,8 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     assert line.startswith(f"The checkpoint {newest} is damaged: ")
     assert line.endswith(f" Resuming from {taken}.")
     assert all(text.endswith(".damaged.") for text in renamed)
+    # Killed before the index, a run finds and names the checkpoint again.
+    assert renamed[-1].startswith("The damaged ckpt-30.index ")
     # Nothing is deleted: the damaged files have other names.
     aside = {f"{n}.damaged" if n.startswith("ckpt-30") else n: x for n, x in before.items()}
     after = files_below(folder / "checkpoints")
