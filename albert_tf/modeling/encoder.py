@@ -37,7 +37,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
     """Checks the inputs of a model, as far as they are known while a graph is traced.
 
     Raises AlbertError if they are not the encoder's dict of tensors, or one has a wrong type or
-    another shape, given in words. Other entries are ignored.
+    another shape than `shape` says. Other entries are ignored.
     """
     names = list(inputs) if isinstance(inputs, Mapping) else []
     if other := next(filter(_OTHER_NAMES.get, names), None):

@@ -215,10 +215,10 @@ class Estimator:
     def outputs(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
     ) -> dict[str, np.ndarray] | None:
-        """Returns the outputs of `Task.predict` for the current weights, in order, [examples, ...].
+        """Returns the outputs of `Task.predict` for the current weights, [examples, ...].
 
-        `stopped` is called before each batch; the evaluation ends, with None, once it returns a
-        true value. All workers of a cluster must get the same value.
+        They are in the order of the examples. `stopped` is called before each batch; the evaluation
+        ends, with None, once it returns a true value. All workers of a cluster must get the same.
 
         Raises:
           AlbertError: the devices cannot divide the batches evenly, there are no examples, or the

@@ -123,9 +123,10 @@ class RunMonitor:
     def trained(
         self, step: int, metrics: dict[str, np.ndarray], seconds: float | None, skipped: int
     ) -> None:
-        """Reports a call of `TrainLoop.run`, up to `step`; `skipped` counts those of the whole run.
+        """Reports a call of `TrainLoop.run`, the last step of which is `step`.
 
         `seconds` is how long it took; None if it also traced and compiled, and so does not count.
+        `skipped` steps of the whole run were not finite.
         """
         steps = len(metrics["finite"])
         last = step == self._max_steps

@@ -150,14 +150,14 @@ class PretrainedModel(AlbertPretrainer):
             raise AlbertError(f"pooling={short_repr(pooling)} is not one of {', '.join(POOLINGS)}.")
         texts, longest = checked_texts(texts), self.config.max_position_embeddings
         tokenizer = self._checked_tokenizer()
-        encoded = tokenizer.encode_batch(texts)
-        if cut := sum(len(ids) + 2 > longest for ids in encoded):
+        sequences = tokenizer.encode_batch(texts)
+        if cut := sum(len(ids) + 2 > longest for ids in sequences):
             warnings.warn(
                 f"{cut:,} of {len(texts):,} texts are longer than the model's {longest} positions "
                 "and are cut.",
                 stacklevel=2,
             )
-        sequences = [join_segments(tokenizer, ids[: longest - 2]) for ids in encoded]
+        sequences = [join_segments(tokenizer, ids[: longest - 2]) for ids in sequences]
         vectors = np.zeros([len(sequences), self.config.hidden_size], np.float32)
         vectors_of = self._vectors[pooling]
         for rows, length in length_batches([len(s) for s in sequences], "embedding"):
