@@ -119,7 +119,7 @@ class AlbertConfig(Settings):
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:
-        """Returns a preset such as "albert_base_v2", one of `preset_names()`, or AlbertError."""
+        """Returns a preset such as "albert_base_v2"; AlbertError for none of `preset_names()`."""
         if name not in cls.preset_names():
             raise AlbertError(
                 f"There is no model preset {name!r}; choose one of {', '.join(cls.preset_names())}."
@@ -142,7 +142,7 @@ class AlbertConfig(Settings):
 
     @classmethod
     def load(cls, name_or_path: str) -> AlbertConfig:
-        """Returns the preset of that name, or reads the JSON file at that path, or AlbertError."""
+        """Returns the preset of that name, or reads the JSON file there; else AlbertError."""
         path = files.path_of(name_or_path, "model configuration")
         if path in cls.preset_names():
             return cls.from_preset(path)
@@ -243,7 +243,7 @@ class AlbertConfig(Settings):
         return grouped
 
     def with_layers(self, num_hidden_layers: int | None) -> AlbertConfig:
-        """Returns the configuration of a model with fewer layers, or None for all, and its weights.
+        """Returns the configuration of the same weights with fewer layers; itself for None.
 
         Raises:
           AlbertError: layers do not share all their weights, or the number is too large, or too
