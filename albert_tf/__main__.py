@@ -18,12 +18,9 @@ from albert_tf import __version__
 
 
 class Command(NamedTuple):
-    """A command.
+    """A command: the module that uses a model, the script, or both in this order.
 
-    Attributes:
-      summary: for the list of commands.
-      modules: what it runs: the one that uses a model, the script, or both in this order. Each has
-        a docstring of lines that fit a terminal, `define_flags` and `main`.
+    Each has a docstring of lines that fit a terminal, `define_flags` and `main`.
     """
 
     summary: str

@@ -27,17 +27,12 @@ _OTHER_NAMES = {
 _needs: dict[str, str] = {}
 
 
-def expand_home(paths: str) -> str:
-    """Replaces ~ and ~user at the start of each path in a comma list, as a shell does."""
-    return ",".join(os.path.expanduser(path.strip()) for path in paths.split(","))
-
-
 class PathParser(flags.ArgumentParser):
     """Parses a path, or a comma list of paths."""
 
-    def parse(self, argument: str) -> object:
-        """Returns the value with all home directories expanded."""
-        return expand_home(argument)
+    def parse(self, argument: str) -> str:
+        """Replaces ~ and ~user at the start of each path, as a shell does."""
+        return ",".join(os.path.expanduser(path.strip()) for path in argument.split(","))
 
 
 def define_path(
@@ -50,12 +45,7 @@ def define_path(
 ) -> None:
     """Defines a flag for a path, or for a comma list of paths, whose value is one string.
 
-    Args:
-      name: of the flag.
-      default: its default.
-      help: for users.
-      required: whether it must be given.
-      needs: the flag without which it has no effect.
+    It has no effect without the flag `needs`.
     """
     if needs:
         _needs[name] = needs
@@ -64,12 +54,7 @@ def define_path(
 
 
 def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
-    """Defines the flags of settings; values are checked by the class that declares them.
-
-    Args:
-      cls: the class.
-      without: names of settings to leave out.
-    """
+    """Defines the flags of a class of settings, without some; the class checks the values."""
     for field in dataclasses.fields(cls):
         known, kinds = field.metadata, str(field.type).split(" | ")
         if known.get("flag") is None or field.name in without:
@@ -128,8 +113,8 @@ def refuse_flags(names: Iterable[str], reason: str) -> None:
     """Raises an error if flags were given that the script would ignore.
 
     Args:
-      names: names of the flags, without dashes.
-      reason: why they would be ignored, and what to do; continues the sentence after a colon.
+      names: without dashes.
+      reason: why, and what to do; continues the sentence after a colon.
 
     Raises:
       AlbertError: one of them was given.

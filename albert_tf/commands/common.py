@@ -38,10 +38,7 @@ def define_json_flag() -> None:
 
 
 def input_lines(given: Sequence[str]) -> list[str]:
-    """Returns the arguments, or the lines of --input_file or of standard input.
-
-    Args:
-      given: the texts that were given as arguments.
+    """Returns the texts given as arguments, or the lines of --input_file or of standard input.
 
     Raises:
       AlbertError: there are both arguments and a file, or there is no text, or it is not UTF-8.
@@ -80,11 +77,7 @@ def open_pretrained(path: str) -> PretrainedModel:
 
 
 def trained_folder(path: str) -> str:
-    """Returns the folder of a fine-tuned model.
-
-    Raises:
-      AlbertError: there is none at `path`.
-    """
+    """Returns the folder of a fine-tuned model; raises AlbertError if there is none at `path`."""
     _shorten_warnings()
     folder = model_folder(path)
     RunFolder(folder).check_model()

@@ -65,16 +65,11 @@ class ExampleSet:
 
     def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
         """Returns the EvalSpec that evaluates on, or predicts, these examples."""
-        batches = self.source.num_batches(batch_size)
-        data = self.fingerprint
-        return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self, data)
+        read, batches = self.source.eval_input_fn, self.source.num_batches(batch_size)
+        return EvalSpec(read, every_steps, batches, self.name, self, self.fingerprint)
 
     def outputs(self, predict: Callable[[Batch], Tensors]) -> dict[str, np.ndarray]:
-        """Returns the outputs for all sequences or groups, [n, ...], in their order.
-
-        Args:
-          predict: `Task.predict` of the task with a model.
-        """
+        """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order."""
         check_not_forked()
         rows, parts = [], []
         for batch, length in length_batches(self.source.longest, "predicting"):
@@ -126,7 +121,7 @@ class FineTuningTask(Task):
         """Returns a task to train, and the settings of its training.
 
         Args:
-          config, tokenizer: of the pretrained model; see `load_model_files`.
+          config, tokenizer: of the pretrained model.
           recipe: see `FineTuneConfig.from_recipe`.
           spec: entries of the task's own settings, which take precedence over `settings`.
           settings: of the run, and of the task if its `spec_class` declares them by `setting`.
@@ -137,10 +132,13 @@ class FineTuningTask(Task):
         settings = {"eval_batch_size": cls.eval_batch_size, **settings}
         fields = dataclasses.fields(cls.spec_class)
         declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
-        own = {**{name: settings.pop(name) for name in declared & {*settings}}, **spec}
+        own = {name: settings.pop(name) for name in declared & {*settings}}
         run = FineTuneConfig.from_recipe(recipe, config, **settings)
-        own = cls.spec_class(**{**own, "max_seq_length": run.max_seq_length})
-        return cls(run.model_config(config), tokenizer, own, run.classifier_dropout), run
+        own = cls.spec_class(**{**own, **spec, "max_seq_length": run.max_seq_length})
+        if run.dropout is not None:
+            rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+            config = dataclasses.replace(config, **dict.fromkeys(rates, run.dropout))
+        return cls(config, tokenizer, own, run.classifier_dropout), run
 
     def task_file(self) -> dict[str, object]:
         """Returns the specification as JSON values."""
@@ -177,17 +175,13 @@ class FineTuningTask(Task):
         pad_to_max: bool = False,
         few_lengths: bool = False,
     ) -> ExampleSet:
-        """Tokenizes examples, and prints a summary.
+        """Tokenizes the examples of a data set, see `encode`, and prints a summary.
 
         Args:
-          examples: of the task's own type.
-          name: of the data set.
+          examples, name: of the data set.
           labelled, training: see `encode`.
           pad_to_max: pad all batches to the maximum length.
           few_lengths: pad batches to a few lengths, as the model is compiled for each.
-
-        Raises:
-          AlbertError: a label is missing or unknown.
         """
         data = self.encode(examples, labelled=labelled, training=training)
         data.name = name
@@ -209,7 +203,7 @@ class FineTuningTask(Task):
           training: whether the examples are to be trained on.
 
         Raises:
-          AlbertError: a label is missing or unknown.
+          AlbertError: a label is missing or unknown, or as the task says.
         """
 
     def outputs(self, model: AlbertModel, examples: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -230,11 +224,7 @@ class FineTuningTask(Task):
         """Writes more than the `results`, which are in eval_results.json; by default nothing."""
 
     def export(self, model: AlbertModel) -> Export:
-        """Builds the SavedModel of a model of this task, which takes text.
-
-        Raises:
-          AlbertError: the task has none.
-        """
+        """Builds the SavedModel, which takes text; raises AlbertError if the task has none."""
         raise AlbertError(
             f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
         )

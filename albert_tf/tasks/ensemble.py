@@ -31,12 +31,8 @@ from albert_tf.tasks.squad import data as squad
 FLAGS = flags.FLAGS
 
 
-def average_tables(paths: Sequence[str], output: str) -> None:
-    """Writes the mean of predictions.tsv files.
-
-    Raises:
-      AlbertError: a file is damaged, or they have different examples or labels.
-    """
+def _average_tables(paths: Sequence[str], output: str) -> None:
+    """Writes the mean of predictions.tsv files, which must have the same examples and labels."""
     tables = [read_predictions(path) for path in paths]
     ids, labels, _ = tables[0]
     for path, table in zip(paths, tables):
@@ -125,7 +121,7 @@ def ensemble(
             average_answers(run_dirs, output_dir, threshold)
         else:
             paths = [os.path.join(folder, name) for folder in run_dirs]
-            average_tables(paths, os.path.join(output_dir, name))
+            _average_tables(paths, os.path.join(output_dir, name))
     return names
 
 

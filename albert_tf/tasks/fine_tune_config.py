@@ -137,11 +137,7 @@ class FineTuneConfig(RunConfig):
         return cls(**{"output_dir": "", **recipe, "max_seq_length": longest, **settings})
 
     def steps(self, num_examples: int) -> int:
-        """Returns the number of training steps for a number of examples.
-
-        Raises:
-          AlbertError: there are too many steps.
-        """
+        """Returns the number of training steps; raises AlbertError if there are too many."""
         if self.num_train_epochs is None:
             return self.train_step or DEFAULT_STEPS
         steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
@@ -153,14 +149,6 @@ class FineTuneConfig(RunConfig):
         share = round(self.warmup_proportion * steps)
         warmup = share if self.warmup_step is None else self.warmup_step
         return dataclasses.replace(self, num_warmup_steps=warmup)
-
-    def model_config(self, model: AlbertConfig) -> AlbertConfig:
-        """Returns a model's configuration with `dropout`, if that is set."""
-        if self.dropout is None:
-            return model
-        return dataclasses.replace(
-            model, hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout
-        )
 
 
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:

@@ -108,10 +108,10 @@ class FineTunedModel(abc.ABC):
 
         examples = self._read(data, "eval", vars(self.task.spec))
         size = self.task.eval_batch_size
-        estimator = Estimator(
-            self.task, FineTuneConfig(self._saved("evaluate"), eval_batch_size=size)
+        run = FineTuneConfig(self._saved("evaluate"), eval_batch_size=size)
+        return Estimator(self.task, run).evaluate(
+            self.task.open_examples(examples, "eval").eval_spec(size)
         )
-        return estimator.evaluate(self.task.open_examples(examples, "eval").eval_spec(size))
 
     def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_model`.

@@ -151,11 +151,12 @@ def open_task(
     of_run = {**run_settings(FineTuneConfig), **others}
     given = {**of_run, **given_settings(task_class.spec_class)}
     if not FLAGS.do_train:
-        run = {"eval_batch_size": task_class.eval_batch_size, **of_run}
-        config = FineTuneConfig(**{**run, "freeze": None, "init_checkpoint": None})
+        unused = {"freeze": None, "init_checkpoint": None}
+        run = {"eval_batch_size": task_class.eval_batch_size, **of_run, **unused}
         fields = dataclasses.fields(task_class.spec_class)
         free = {x.name for x in fields if x.metadata.get("needs") != "do_train"}
         changes = {name: given[name] for name in free & {*given}}
+        config = FineTuneConfig(**run)
         return task_class.load(model_folder(config.output_dir), **changes), config
     from albert_tf.tasks.base import load_model_files
 

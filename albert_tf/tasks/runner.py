@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import statistics
@@ -60,38 +61,38 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
         `Estimator.train_and_evaluate`.
       DivergedError: the training has diverged, with several seeds each time.
     """
-    folders = [config.output_dir, *(own.output_dir for own in _seeds(config).values())]
-    with output_lock(config.strategy, *(folders if examples.train else ())):
-        return _run(task, examples, config, RunFolder(config.output_dir))
-
-
-def _run(
-    task: FineTuningTask, examples: Examples, config: FineTuneConfig, folder: RunFolder
-) -> dict[str, float]:
-    options = {"pad_to_max": config.strategy == "tpu", "few_lengths": config.jit_compile is True}
-    if examples.train:
-        folder.check_same_seeds(_seeds(config))
-        if config.num_seeds > 1 and not any(examples.evaluate.values()):
-            raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
-    # All examples are tokenized before the training, so that errors show at once.
-    evaluated, predicted = (
-        [task.open_examples(x, name, labelled=labelled, **options) for name, x in sets.items() if x]
-        for sets, labelled in ((examples.evaluate, True), (examples.predict, False))
+    folder, seeds, size = RunFolder(config.output_dir), _seeds(config), config.eval_batch_size
+    folders = [config.output_dir, *(own.output_dir for own in seeds.values())]
+    open_examples = functools.partial(
+        task.open_examples,
+        pad_to_max=config.strategy == "tpu",
+        few_lengths=config.jit_compile is True,
     )
-    size = config.eval_batch_size
-    eval_specs = [data.eval_spec(size, config.eval_every_steps) for data in evaluated]
-    if examples.train:
-        data = task.open_examples(examples.train, "train", training=True, **options)
-        estimator = fine_tune(task, config, data, eval_specs)
-    elif evaluated or predicted:
-        estimator = _open_best_seed(task, config)
-    results = report(estimator, eval_specs, folder) if eval_specs else {}
-    for data in predicted:
-        spec = data.eval_spec(size)
-        outputs = estimator.predict(spec.input_fn, max_steps=spec.max_steps)
-        if estimator.chief:
-            task.write_predictions(data, outputs, folder)
-    return results
+    with output_lock(config.strategy, *(folders if examples.train else ())):
+        if examples.train:
+            folder.check_same_seeds(seeds)
+            if seeds and not any(examples.evaluate.values()):
+                raise AlbertError(
+                    "`num_seeds` needs `do_eval`: the best run is chosen by evaluation."
+                )
+        # All examples are tokenized before the training, so that errors show at once.
+        evaluated, predicted = (
+            [open_examples(x, name, labelled=labelled) for name, x in sets.items() if x]
+            for sets, labelled in ((examples.evaluate, True), (examples.predict, False))
+        )
+        eval_specs = [data.eval_spec(size, config.eval_every_steps) for data in evaluated]
+        if examples.train:
+            data = open_examples(examples.train, "train", training=True)
+            estimator = fine_tune(task, config, data, eval_specs)
+        elif evaluated or predicted:
+            estimator = _open_best_seed(task, config)
+        results = report(estimator, eval_specs, folder) if eval_specs else {}
+        for data in predicted:
+            spec = data.eval_spec(size)
+            outputs = estimator.predict(spec.input_fn, max_steps=spec.max_steps)
+            if estimator.chief:
+                task.write_predictions(data, outputs, folder)
+        return results
 
 
 def fine_tune(
@@ -182,10 +183,7 @@ def _fine_tune_seeds(
 
 
 def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> float:
-    """Trains, and returns the task's `best_metric` of the best weights.
-
-    It is read from their record, so that a finished seed is not evaluated again.
-    """
+    """Trains, and returns the task's `best_metric` of the best weights, recorded or evaluated."""
     estimator.train_and_evaluate(train_spec, eval_spec)
     barrier(estimator.strategy)  # The chief writes the record.
     best = estimator.folder.best()

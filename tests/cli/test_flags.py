@@ -17,7 +17,6 @@ import run_classifier
 from albert_tf.cli.flags import (
     PathParser,
     define_path,
-    expand_home,
 )
 from data_prep import split_sentences
 from tests.support.script_flags import temporary_flags
@@ -99,12 +98,12 @@ def test_every_path_flag_of_every_script_is_defined_as_one(monkeypatch):
 
 
 def test_the_home_directory_is_expanded_where_a_shell_would(home):
-    assert expand_home("~") == str(home)
-    assert expand_home("~/runs/a") == f"{home}/runs/a"
+    assert PathParser().parse("~") == str(home)
+    assert PathParser().parse("~/runs/a") == f"{home}/runs/a"
     user = pwd.getpwuid(os.getuid())
-    assert expand_home(f"~{user.pw_name}/x") == f"{user.pw_dir.rstrip('/')}/x"
+    assert PathParser().parse(f"~{user.pw_name}/x") == f"{user.pw_dir.rstrip('/')}/x"
     for path in ("a~b", "dir/~/x", "dir/~x", "gs://bucket/~x", "./~", "", "x~", "~nobody-here/x"):
-        assert expand_home(path) == path
+        assert PathParser().parse(path) == path
 
 
 def test_every_item_of_a_list_is_expanded(home, fresh_flags):

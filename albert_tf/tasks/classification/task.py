@@ -102,7 +102,9 @@ class TextClassificationTask(FineTuningTask):
         if longest < MIN_SEQ_LENGTH:
             raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
         # The labels are checked before the texts are tokenized.
-        values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int32)
+        values = label_values(examples if labelled else (), labels)
+        if not labelled:  # One graph evaluates and predicts: its batches have the same columns.
+            values = np.zeros(len(examples), values.dtype)
         sizes: list[int] = []
 
         def sequences() -> Iterator[tuple[np.ndarray, int]]:
@@ -117,7 +119,6 @@ class TextClassificationTask(FineTuningTask):
                     b = b[:kept_b] if b else None
                     yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
 
-        # Without labels, too: one graph then evaluates and predicts.
         data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": values})
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if cut := sum(size > longest for size in sizes):
@@ -210,7 +211,7 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
     for example in examples:
         try:
             values.append(index[example.label] if labels else float(example.label))
-        except (KeyError, ValueError):
+        except (KeyError, TypeError, ValueError):
             values.append(math.inf)
         if not abs(values[-1]) <= _LARGEST:
             raise AlbertError(f"{example.where}: the label {short_repr(example.label)} {problem}.")
@@ -259,13 +260,9 @@ def regression_metrics(predictions: np.ndarray, labels: np.ndarray) -> dict[str,
     from scipy import stats
 
     predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
-    result = {
-        "pearson": 0.0,
-        "spearman": 0.0,
-        "mse": float(np.mean((predictions - labels) ** 2)),
-        "mean_answer_mse": float(labels.var()),
-    }
+    pearson = spearman = 0.0
     if np.isfinite(predictions).all() and np.ptp(predictions) > 0 and np.ptp(labels) > 0:
-        result["pearson"] = float(stats.pearsonr(predictions, labels).statistic)
-        result["spearman"] = float(stats.spearmanr(predictions, labels).statistic)
-    return result
+        pearson = float(stats.pearsonr(predictions, labels).statistic)
+        spearman = float(stats.spearmanr(predictions, labels).statistic)
+    mse, constant = float(np.mean((predictions - labels) ** 2)), float(labels.var())
+    return {"pearson": pearson, "spearman": spearman, "mse": mse, "mean_answer_mse": constant}

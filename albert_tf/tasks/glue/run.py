@@ -43,8 +43,12 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
       AlbertError: the model in the output directory was trained for another task.
     """
     texts = read_texts(task, shared.requested(), data_dir)
-    names = {"task_name": task.name, "best_metric": task.scores[0]}
-    spec = {"labels": task.labels, "columns": task.splits["train"].columns, **names}
+    spec = {
+        "labels": task.labels,
+        "columns": task.splits["train"].columns,
+        "task_name": task.name,
+        "best_metric": task.scores[0],
+    }
     classifier, config = shared.open_task(
         TextClassificationTask, task.name, spec, output_dir=output_dir
     )
@@ -79,21 +83,13 @@ def read_texts(task: GlueTask, actions: Collection[str], data_dir: str) -> Examp
 
 
 def read_split(split: Split, data_dir: str) -> list[TextExample]:
-    """Reads one file below the folder of CoLA, SST-2, …; says what it skips.
-
-    Raises:
-      AlbertError: the file is missing or malformed (with its line).
-    """
+    """Reads one file below the folder of CoLA, SST-2, …; see `read_text_table`."""
     path = os.path.join(data_dir, split.file)
     return read_text_table(path, split.columns, split.header, split.skip_malformed)
 
 
 def find_tasks(data_dir: str) -> list[GlueTask]:
-    """Returns the tasks that have a folder in `data_dir`.
-
-    Raises:
-      AlbertError: there are none.
-    """
+    """Returns the tasks that have a folder in `data_dir`; raises AlbertError if there are none."""
     tasks = [task for task in GLUE_TASKS if files.isdir(os.path.join(data_dir, task.title))]
     if not tasks:
         names = ", ".join(task.title for task in GLUE_TASKS)
@@ -136,10 +132,7 @@ def score_table(results: Mapping[str, Mapping[str, float]]) -> str:
 
     The score of a task, from 0 to 100, is the mean of the metrics that GLUE reports, of all its
     development sets. The leaderboard's average is the mean over all tasks; MNLI counts once.
-    Source: gluebenchmark.com.
-
-    Args:
-      results: of `run_task` by task name.
+    `results` has those of `run_task` by task name. Source: gluebenchmark.com.
     """
     lines, scores = [f"{'GLUE, dev':9}{'score':>8}  metrics"], []
     for task in GLUE_TASKS:

@@ -10,6 +10,7 @@ packs the predictions of run_classifier.py, or their mean from albert_tf.tasks.e
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import zipfile
 from collections.abc import Sequence
@@ -62,16 +63,16 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
     Args:
       run_dirs: output directories of single tasks, or folders of several.
       output: the zip file.
-      overwrite: replace an existing file.
+      overwrite: replace it if it exists.
 
     Raises:
       AlbertError: predictions are missing, incomplete or damaged, or several runs predict a test
         set; or the output exists or is one of them. Nothing is written then.
     """
     predictions: dict[str, str] = {}
-    for path in (path for folder in run_dirs for path in find_predictions(folder)):
-        other = predictions.setdefault(os.path.basename(path), path)
-        if other != path and os.path.basename(path) in TEST_SETS:
+    for path in itertools.chain(*map(find_predictions, run_dirs)):
+        name = os.path.basename(path)
+        if (other := predictions.setdefault(name, path)) != path and name in TEST_SETS:
             raise AlbertError(
                 f"{other} and {path} predict the same test set; give one of the runs, or their "
                 "mean, which python -m albert_tf.tasks.ensemble makes."

@@ -84,16 +84,12 @@ def letter(index: int) -> str:
 
 
 def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
-    """Reads one split of RACE, as distributed.
+    """Reads a split of RACE, "train", "dev" or "test", as distributed.
 
     `<data_dir>/<split>/<group>` or `<data_dir>/RACE/<split>/<group>` has the articles, each in a
     JSON file *.txt: an object with `id`, `article`, `questions`, `options` (a list for each
     question) and `answers` (letters; may be absent). A question's id is that of its article, a
     hyphen and its number from 0.
-
-    Args:
-      data_dir: see above.
-      split: "train", "dev" or "test".
 
     Raises:
       AlbertError: a folder is missing or empty, or an article is malformed.
@@ -108,11 +104,8 @@ def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
                 f"{folder} is not there; `data_dir` should be the folder of RACE, with "
                 f"{split}/middle and {split}/high in it."
             )
-        paths = [
-            path
-            for path in storage.glob(os.path.join(folder, "*.txt"))
-            if os.path.basename(path) != _JOINED
-        ]
+        paths = storage.glob(os.path.join(folder, "*.txt"))
+        paths = [path for path in paths if os.path.basename(path) != _JOINED]
         if not paths:
             raise AlbertError(f"{folder} contains no articles, each a file *.txt.")
         with Progress(f"Reading {split}/{group}", len(paths), "article") as progress:

@@ -51,8 +51,7 @@ def pretrain(
             held_out = open_records(config.eval_input_file, model, max_seq_length=length)
             steps = min(config.max_eval_steps, held_out.num_batches(size))
             examples = min(steps * size, held_out.num_examples)
-            fingerprint = f"{held_out.fingerprint}-{examples}"
-            every = config.eval_every_steps
+            fingerprint, every = f"{held_out.fingerprint}-{examples}", config.eval_every_steps
             eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
         task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
         estimator = Estimator(task, config)

@@ -40,9 +40,8 @@ class FoundAnswer:
     def summary(self) -> str:
         """Returns two lines for a terminal: the answer; its probability and place."""
         text = self.text if self.answerable else f"The text has no answer. Best guess: {self.text}"
-        return (
-            f"{text}\n(probability {self.probability:.3f}, characters {self.start} to {self.end})"
-        )
+        place = f"characters {self.start} to {self.end}"
+        return f"{text}\n(probability {self.probability:.3f}, {place})"
 
 
 class QuestionAnswerer(FineTunedModel):

@@ -75,12 +75,7 @@ class SquadSpec(Settings):
 
 
 class Answer(NamedTuple):
-    """A gold answer.
-
-    Attributes:
-      text: the answer, not empty.
-      start: character of the context where it starts, according to the data.
-    """
+    """A gold answer, not empty, and the character where it starts, according to the data."""
 
     text: str
     start: int
@@ -118,9 +113,6 @@ def read_squad(path: str, *, version: str) -> list[Question]:
     Args:
       path: the JSON file.
       version: "1.1" or "2.0"; 2.0 allows unanswerable questions, and also reads files of 1.1.
-
-    Returns:
-      The questions in the file's order.
 
     Raises:
       AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout, or as

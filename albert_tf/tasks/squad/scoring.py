@@ -31,9 +31,6 @@ from albert_tf.tasks.squad.data import Answers, Question, predictions, read_squa
 from albert_tf.training.task import Arrays
 
 FLAGS = flags.FLAGS
-#: The metric with the score of leaving every question unanswered; see `Task.constant_answers`.
-BASELINE = "all_null_f1"
-CONSTANT_ANSWERS = {"f1": BASELINE}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -63,7 +60,7 @@ def score_answers(
     Args:
       questions: questions with gold answers.
       answers: answers to these questions.
-      version: "1.1" or "2.0".
+      version: see `score`.
       threshold: for 2.0, null odds above which a question counts as unanswerable; None for the
         value with the best F1 on these questions.
 
@@ -80,7 +77,7 @@ def score_answers(
     return {
         **score(questions, predictions(answers, best["null_threshold"]), version="2.0"),
         **best,
-        BASELINE: score(questions, dict.fromkeys(best_answers, ""), version="2.0")["f1"],
+        "all_null_f1": score(questions, dict.fromkeys(best_answers, ""), version="2.0")["f1"],
     }
 
 

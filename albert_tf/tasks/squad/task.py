@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +28,7 @@ from albert_tf.modeling.question_answering import (
 from albert_tf.settings import check_number
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
 from albert_tf.tasks.squad.data import Answers, Question, SquadSpec, answer_span, write_answers
-from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
+from albert_tf.tasks.squad.scoring import score_answers
 from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors, correct
@@ -73,7 +73,7 @@ class SquadTask(FineTuningTask):
 
     name = "squad"
     spec_class = SquadSpec
-    constant_answers = CONSTANT_ANSWERS
+    constant_answers: ClassVar = {"f1": "all_null_f1"}
     threshold: float | None = None
 
     @property
@@ -133,8 +133,8 @@ class SquadTask(FineTuningTask):
                     f"{question.where} has no answer, which training and evaluation need; use "
                     "`do_predict` for questions whose answers are unknown."
                 )
-        asked = examples if training else ()
-        spans = [answer_span(x, x.answers[0]) if x.answers else None for x in asked]
+        if training:
+            spans = [answer_span(x, x.answers[0]) if x.answers else None for x in examples]
         asked = make_windows(examples, self.tokenizer, self.spec)
         number = len(asked.windows.question)
         rows, columns = np.arange(number), {}
@@ -252,13 +252,9 @@ class SquadTask(FineTuningTask):
 
 
 def load_threshold(folder: RunFolder) -> float | None:
-    """Reads the threshold kept beside the model in `folder`.
+    """Returns the threshold kept beside the model in a folder; raises AlbertError if it is damaged.
 
-    Returns:
-      None if there is none, or only one of other weights, from which training has gone on.
-
-    Raises:
-      AlbertError: the file is damaged.
+    None if there is none, or only one of other weights, from which training has gone on.
     """
     if not folder.has(THRESHOLDS_FILE):
         return None
