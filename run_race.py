@@ -35,7 +35,7 @@ from albert_tf.tasks.multiple_choice import data
 
 FLAGS = flags.FLAGS
 #: The split of RACE that each action reads without a file.
-SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
+_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 
 
 def define_flags() -> None:
@@ -63,7 +63,7 @@ def _main() -> None:
     def read(action: str) -> Sequence[data.MultipleChoiceExample]:
         if path := FLAGS[f"{action}_file"].value:
             return data.read_questions(path)
-        return data.read_race(FLAGS.data_dir, SPLITS[action])
+        return data.read_race(FLAGS.data_dir, _SPLITS[action])
 
     # All data is read before anything is trained, so that its errors show at once.
     examples = shared.read_examples(read)

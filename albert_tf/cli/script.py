@@ -38,7 +38,7 @@ def run(
       arguments: names of the positional arguments. "[NAME]" is optional, and the last one may be
         "NAME…" or "[NAME…]", which stands for any number.
     """
-    print_any_text()
+    _print_any_text()
     with StopSignals(first_raises=True) as signals:
         try:
             _run(main, define_flags, arguments)
@@ -62,7 +62,7 @@ def _stop_signal(error: BaseException) -> int | None:
     return next((number for number in STOP_SIGNALS if status == 128 + number), None)
 
 
-def print_any_text() -> None:
+def _print_any_text() -> None:
     """Prints "?" for characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

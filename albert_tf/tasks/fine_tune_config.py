@@ -22,7 +22,7 @@ from albert_tf.settings import ABOVE_0, check_integer, setting, with_default
 from albert_tf.training.specs import RunConfig
 
 #: Steps if neither the recipe nor a setting says how long to train.
-DEFAULT_STEPS = 1000
+_DEFAULT_STEPS = 1000
 #: The folder of the recipes.
 RECIPES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs", "recipes")
 #: The sizes of recipes with their smallest hidden size.
@@ -139,7 +139,7 @@ class FineTuneConfig(RunConfig):
     def steps(self, num_examples: int) -> int:
         """Returns the number of training steps; raises AlbertError if there are too many."""
         if self.num_train_epochs is None:
-            return self.train_step or DEFAULT_STEPS
+            return self.train_step or _DEFAULT_STEPS
         steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
         check_integer("`max_steps`", steps)
         return steps

@@ -180,13 +180,8 @@ def run_task_script(
     """Runs a script that trains, evaluates, predicts and exports a task, and exits.
 
     It has the recipe for texts of one's own. examples/run_token_classifier.py uses it; the scripts
-    of the built-in tasks have further flags.
-
-    Args:
-      task_class: the task.
-      read: reads the examples of a file.
-      make_spec: returns the task's own settings for the training examples, without
-        `max_seq_length`.
+    of the built-in tasks have further flags. `read` reads the examples of a file; `make_spec`
+    returns the task's own settings for training examples, without `max_seq_length`.
     """
 
     def define_flags() -> None:

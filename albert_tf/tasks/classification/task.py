@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
@@ -24,7 +23,6 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
 from albert_tf.tasks.prediction_tables import PREDICTIONS, PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors
 from albert_tf.weights.run_folder import RunFolder
@@ -79,16 +77,15 @@ class TextClassificationTask(FineTuningTask):
     name = "text_classification"
     spec_class = ClassificationSpec
 
-    def __init__(
-        self,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        spec: ClassificationSpec,
-        dropout_rate: float = 0.1,
-    ) -> None:
-        super().__init__(config, tokenizer, spec, dropout_rate)
-        self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
-        self.constant_answers = {self.best_metric: f"majority_{self.best_metric}"}
+    @property
+    def best_metric(self) -> str:
+        """See ClassificationSpec."""
+        return self.spec.best_metric or ("accuracy" if self.spec.labels else "pearson")
+
+    @property
+    def constant_answers(self) -> dict[str, str]:
+        """See Task."""
+        return {self.best_metric: f"majority_{self.best_metric}"}
 
     def encode(
         self, examples: Sequence[TextExample], *, labelled: bool = True, training: bool = False
@@ -191,8 +188,7 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     if len(labels) < 2:
         raise AlbertError(
             f"The training examples ({len(examples):,}) all have the label "
-            f"{short_repr(labels[0])}; at "
-            "least two labels are needed."
+            f"{short_repr(labels[0])}; at least two labels are needed."
         )
     return tuple(labels)
 

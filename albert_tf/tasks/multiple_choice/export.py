@@ -27,7 +27,7 @@ KIND = Kind.of_texts(
 )
 
 
-def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
+def _option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     """Applies multiple_choice.task.option_text to strings [N] and [N]."""
     # The parts between the blanks, each but the last followed by the option.
     parts = tf.strings.split(tf.strings.regex_replace(questions, "_+", "_"), "_")
@@ -52,7 +52,7 @@ def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice
     @tf.function(autograph=False, input_signature=specs)
     def choose(texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> Tensors:
         choices = tf.shape(options)[1]
-        asked = option_texts(tf.repeat(questions, choices), tf.reshape(options, [-1]))
+        asked = _option_texts(tf.repeat(questions, choices), tf.reshape(options, [-1]))
         ends = keep(merge_words(graph(asked)), spec.max_qa_length, at_end=True)
         row = tf.repeat(tf.range(tf.size(texts)), choices)
         texts = tf.gather(merge_words(graph(texts)), row)

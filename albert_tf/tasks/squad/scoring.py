@@ -17,6 +17,7 @@ import json
 import re
 import string
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import flags
@@ -28,7 +29,9 @@ from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.tasks.squad.data import Answers, Question, predictions, read_squad, version_of
-from albert_tf.training.task import Arrays
+
+if TYPE_CHECKING:
+    from albert_tf.training.task import Arrays
 
 FLAGS = flags.FLAGS
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
