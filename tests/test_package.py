@@ -21,6 +21,12 @@ def python(code):
     return done.stdout.strip()
 
 
+def test_importing_the_package_and_small_programs_does_not_import_tensorflow():
+    small = ("ensemble", "glue.submission", "squad.scoring")
+    names = ", ".join(["albert_tf", *(f"albert_tf.tasks.{name}" for name in small)])
+    assert python(f"import {names}, sys; print('tensorflow' in sys.modules)") == "False"
+
+
 def test_importing_the_export_check_does_not_change_sys_path():
     code = "import sys; paths = [*sys.path]; import albert_tf.export.probe_process as probe; "
     assert python(code + "print(paths == sys.path)") == "True"
