@@ -45,12 +45,8 @@ def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -
     """Writes the mean of the answers of SQuAD runs.
 
     A question has as many answers as the longest list of a run. Their `start` and `end` are those
-    of the run with the highest probability of the text.
-
-    Args:
-      folders: of the runs.
-      output_dir: for predictions.json, nbest_predictions.json and, for 2.0, null_odds.json.
-      threshold: mean null odds above which a question counts as unanswerable.
+    of the run with the highest probability of the text. With mean null odds above the threshold, a
+    question counts as unanswerable.
 
     Raises:
       AlbertError: a file is missing or damaged, or they have different questions.

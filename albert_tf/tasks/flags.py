@@ -124,7 +124,7 @@ def check_outputs(names: Sequence[str]) -> None:
 
 
 def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
-    """Returns the settings that were given as flags."""
+    """Returns the settings that were given as flags, without the checkpoint if it is "none"."""
     settings = {"output_dir": "", **given_settings(cls)}
     if settings.get("init_checkpoint") in (NONE, ""):
         settings["init_checkpoint"] = None

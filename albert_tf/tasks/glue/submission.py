@@ -36,8 +36,6 @@ TEST_SETS = {
 def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
     """Reads the predictions for a test set; returns the answers in the server's format.
 
-    Predicted values are clipped to the range of scores.
-
     Raises:
       AlbertError: see `read_predictions`; or they are not for the rows of the test set.
     """

@@ -61,9 +61,8 @@ def score_answers(
     """Scores answers as the official scripts do, from 0 to 100.
 
     Args:
-      questions: questions with gold answers.
-      answers: answers to these questions.
-      version: see `score`.
+      questions, version: see `score`.
+      answers: to these questions.
       threshold: for 2.0, null odds above which a question counts as unanswerable; None for the
         value with the best F1 on these questions.
 

@@ -211,8 +211,6 @@ def make_windows(
 ) -> WindowedQuestions:
     """Cuts the contexts of all questions into windows; tokenizes each context once.
 
-    The tokenizer takes a second for 2,000 paragraphs.
-
     Raises:
       AlbertError: a context has no text.
     """
@@ -245,14 +243,13 @@ def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) 
 
     A question without a possible span, see `find_spans`, has the only answer "".
 
+    Null odds are the smallest of its windows.
+
     Args:
       asked: the questions and their W windows.
-      outputs: outputs of SquadTask.predict in the order of the windows: those of `find_spans`; for
-        2.0, `null_odds`, float [W].
+      outputs: of SquadTask.predict in the order of the windows: those of `find_spans`; for 2.0,
+        `null_odds`, float [W].
       spec: settings of the task.
-
-    Returns:
-      The answers. Null odds are the smallest of the question's windows.
     """
     windows, number = asked.windows, len(asked.windows.question)
     has_text = asked.ends > asked.starts
