@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -38,10 +39,17 @@ def run(
       arguments: names of the positional arguments. "[NAME]" is optional, and the last one may be
         "NAME…" or "[NAME…]", which stands for any number.
     """
-    _print_any_text()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # "?" for what the terminal's encoding lacks.
     with StopSignals(first_raises=True) as signals:
         try:
-            _run(main, define_flags, arguments)
+            prepare_tensorflow()
+            defined_before = set(flags.FLAGS)
+            define_flags()
+            for name in set(flags.FLAGS) - defined_before:
+                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+            app.run(functools.partial(_run, main, arguments), flags_parser=_parse_flags)
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,41 +70,22 @@ def _stop_signal(error: BaseException) -> int | None:
     return next((number for number in STOP_SIGNALS if status == 128 + number), None)
 
 
-def _print_any_text() -> None:
-    """Prints "?" for characters that the terminal's encoding lacks, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-
-
-def _run(
-    main: Callable[..., int | None],
-    define_flags: Callable[[], None],
-    arguments: Sequence[str],
-) -> None:
-    prepare_tensorflow()
-    defined_before = set(flags.FLAGS)
-    define_flags()
-    for name in set(flags.FLAGS) - defined_before:
-        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
-
-    def main_with_errors(argv: list[str]) -> int | None:
-        given = argv[1:]
-        try:
-            _check_arguments(given, arguments)
-            # Our own writers name the file; this covers what libraries write.
-            with space_for("the program's output"):
-                return main(*given)
-        except Exception as error:
-            if not isinstance(error, AlbertError):
-                reason = failure(error)  # Of a file or folder that no check has found.
-                if reason is None:
-                    raise
-                error = f"{reason}."
-            print(f"error: {name_flags(str(error))}", file=sys.stderr)
-            return 1
-
-    app.run(main_with_errors, flags_parser=_parse_flags)
+def _run(main: Callable[..., int | None], names: Sequence[str], argv: list[str]) -> int | None:
+    """Runs `main` with its arguments; returns its exit status, or prints its error."""
+    given = argv[1:]
+    try:
+        _check_arguments(given, names)
+        # Our own writers name the file; this covers what libraries write.
+        with space_for("the program's output"):
+            return main(*given)
+    except Exception as error:
+        if not isinstance(error, AlbertError):
+            reason = failure(error)  # Of a file or folder that no check has found.
+            if reason is None:
+                raise
+            error = f"{reason}."
+        print(f"error: {name_flags(str(error))}", file=sys.stderr)
+        return 1
 
 
 def _check_arguments(given: Sequence[str], names: Sequence[str]) -> None:
