@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the ends of sentences.
 
-Chinese and Japanese sentences end at their marks, whether or not a space follows: `split_cjk`. For
+Chinese and Japanese sentences end at their marks, whether or not a space follows: `_split_cjk`. For
 other text, tensorflow-text's sentence breaker proposes breaks at spaces; `sentence_ends_here`
 rejects those that are wrong in English prose.
 """
@@ -73,11 +73,7 @@ def sentence_ends_here(before: str, after: str) -> bool:
     It does not if the text continues in lower case ('"Why?" he asked', "D.C. in 1990"), after a
     title ("Mr. Smith"), between an abbreviation and its number ("Fig. 3", "Psa. 63:8"), after
     initials ("J. R. R. Tolkien", "U.S. Senate") unless the next word usually starts a sentence,
-    and after the number of a list item ("2. Salt").
-
-    Args:
-      before: the sentence so far, without surrounding white space.
-      after: the text after the break, without surrounding white space.
+    and after the number of a list item ("2. Salt"). Both texts have no surrounding white space.
     """
     word = after.lstrip(_OPENERS)
     if not any(c.isalnum() for c in before) or not word or word[0].islower():
@@ -101,19 +97,13 @@ def sentence_ends_here(before: str, after: str) -> bool:
     return True
 
 
-def split_cjk(paragraph: str) -> list[str]:
+def _split_cjk(paragraph: str) -> list[str]:
     """Cuts a paragraph after the ends of Chinese and Japanese sentences.
 
     A sentence ends at 。！？, at ASCII marks or a full-width full stop between characters of these
     scripts, and at dots for an omission before a closing quote. Closing quotes and brackets belong
     to it. It does not end if a comma, colon or dash follows, nor before the Japanese "と" after a
-    quotation.
-
-    Args:
-      paragraph: text of any script; sentences of other scripts are not cut.
-
-    Returns:
-      Parts, white space included, that make up the paragraph.
+    quotation. Sentences of other scripts are not cut. The parts keep their white space.
     """
     parts: list[str] = []
     begin = counted = quotes = 0
@@ -132,12 +122,8 @@ def split_cjk(paragraph: str) -> list[str]:
     return [*parts, paragraph[begin:]]
 
 
-def merge_fragments(fragments: list[str]) -> list[str]:
-    """Merges the breaker's fragments of one paragraph into sentences.
-
-    Args:
-      fragments: the paragraph, white space included, cut at all proposed breaks.
-    """
+def _merge_fragments(fragments: list[str]) -> list[str]:
+    """Merges a paragraph, white space included, cut at all proposed breaks, into sentences."""
     sentences: list[str] = []
     current = ""
     for fragment in fragments:
@@ -173,7 +159,7 @@ def unwrap(lines: list[str]) -> str:
 
 
 class SentenceSplitter:
-    """Splits paragraphs with `split_cjk`, StateBasedSentenceBreaker and `merge_fragments`."""
+    """Splits paragraphs with `_split_cjk`, StateBasedSentenceBreaker and `_merge_fragments`."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -191,14 +177,14 @@ class SentenceSplitter:
 
     def split(self, paragraphs: list[str]) -> list[list[str]]:
         """Returns the sentences of each paragraph."""
-        parts = [split_cjk(paragraph) for paragraph in paragraphs]
+        parts = [_split_cjk(paragraph) for paragraph in paragraphs]
         encoded = [part.encode("utf-8") for part in itertools.chain.from_iterable(parts)]
         sentences = []
         for data, cuts in zip(encoded, self._fragment_starts(encoded).to_list()):
             # The breaker may cut U+3000 after a full stop in the middle of its bytes.
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]
             fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
-            sentences.append(merge_fragments(fragments))
+            sentences.append(_merge_fragments(fragments))
         remaining = iter(sentences)
         return [
             [sentence for _ in range(len(own_parts)) for sentence in next(remaining)]

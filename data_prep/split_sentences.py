@@ -69,14 +69,10 @@ class Layout(Settings):
     )
 
 
-def read_paragraphs(
-    path: str, layout: Layout, on_read: Callable[[int], None] | None = None
+def _read_paragraphs(
+    path: str, layout: Layout, on_read: Callable[[int], None]
 ) -> Iterator[str | None]:
-    """Yields the paragraphs of a file, and None after each document.
-
-    Raises:
-      AlbertError: see read_lines; or a JSON line is not an object with the text field.
-    """
+    """Yields the paragraphs of a file, and None after each document."""
     if layout.input_format == TEXT:
         lines = read_lines(path, on_read=on_read)
         yield from _paragraphs(lines, layout.join_lines, layout.document_blank_lines)
@@ -167,8 +163,8 @@ def split_sentences(
       overwrite: replace an existing output file.
 
     Raises:
-      AlbertError: bad input (see read_paragraphs), no sentence at all, or an output file that
-        exists already or is one of the input files.
+      AlbertError: bad input (see read_lines), a JSON line that is not an object with the text, no
+        sentence at all, or an output file that exists already or is one of the input files.
     """
     splitter = SentenceSplitter()
     counts = SplitCounts()
@@ -178,7 +174,7 @@ def split_sentences(
         paragraphs = (
             paragraph
             for path in input_files
-            for paragraph in read_paragraphs(path, layout, progress.update)
+            for paragraph in _read_paragraphs(path, layout, progress.update)
         )
         for batch in _batches(paragraphs):
             split = iter(splitter.split([paragraph for paragraph in batch if paragraph]))

@@ -120,15 +120,11 @@ def divide(blocks: Blocks, batch_size: int) -> list[list[np.ndarray]]:
     return [epochs]
 
 
-class Reader:
+class _Reader:
     """The endless order of a reader's blocks and records.
 
-    Args:
-      epochs: the numbers of its blocks, for each epoch of a cycle.
-      examples: number of records of each block.
-      seed: of all random choices.
-      number: of the reader.
-      width: number of blocks in a buffer.
+    It has the numbers of its blocks for each epoch of a cycle, the number of records of each block
+    of the shards, and the `width` of a buffer in blocks.
     """
 
     def __init__(
@@ -176,20 +172,14 @@ class Reader:
 
 
 class TrainingOrder:
-    """The endless training order of the records of some shards.
-
-    Args:
-      blocks: of the shards.
-      batch_size: rows of a global batch.
-      seed: of all random choices.
-    """
+    """The endless training order of the records of some shards, in global batches."""
 
     def __init__(self, blocks: Blocks, batch_size: int, seed: int) -> None:
         parts = divide(blocks, batch_size)
         width = max(1, SHUFFLED_BLOCKS // len(parts))
         self._blocks = blocks
         self._readers = [
-            Reader(epochs, blocks.examples, seed, number, width)
+            _Reader(epochs, blocks.examples, seed, number, width)
             for number, epochs in enumerate(parts)
         ]
         self._reader_rows = batch_size // len(parts)
@@ -199,15 +189,9 @@ class TrainingOrder:
         return *self._blocks.read(blocks), order
 
     def batches(self, begin: int, rows: int, start: int = 0) -> tf.data.Dataset:
-        """Returns one pipeline's rows of the endless global batches.
+        """Returns rows [begin, begin + rows) of the endless global batches from `start` on.
 
-        Args:
-          begin: the first row.
-          rows: number of rows.
-          start: number of the first batch.
-
-        Returns:
-          Serialized records, string [rows].
+        These are serialized records, string [rows].
         """
         size = self._reader_rows
         own = range(begin // size, -(-(begin + rows) // size))

@@ -28,11 +28,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def path_of(path: Any, what: str) -> str:
-    """Returns a path as a string.
-
-    Args:
-      path: a string or a path object.
-      what: what the path leads to, for the error.
+    """Returns a path, a string or a path object, as a string; `what` it leads to is for the error.
 
     Raises:
       AlbertError: `path` has another type, is empty, or is not UTF-8.
@@ -156,10 +152,7 @@ def _identity(path: str) -> object:
 
 @contextlib.contextmanager
 def space_for(what: str) -> Iterator[None]:
-    """Turns the errors of a full disk into StoppedError.
-
-    Args:
-      what: what is written, and where.
+    """Turns the errors of a full disk into StoppedError; `what` is written, and where.
 
     Raises:
       StoppedError: there is no space left. Other errors pass through.
@@ -292,12 +285,7 @@ def read_object(path: str, what: str = "file") -> dict[str, Any]:
 
 
 def join_named(folder: str, name: object, where: str) -> str:
-    """Returns the path of a file, or folder, in `folder` whose name was read from another file.
-
-    Args:
-      folder: where the file must be.
-      name: the name that was read.
-      where: the file it was read from, for the error.
+    """Returns the path of a file, or folder, in `folder` whose name was read from the file `where`.
 
     Raises:
       AlbertError: `name` is not a plain name, but has a path, or is no string at all.

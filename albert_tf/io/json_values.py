@@ -14,19 +14,10 @@ from albert_tf.errors import AlbertError
 
 T = TypeVar("T")
 
-#: Errors of `json.loads` and `JSONDecoder.raw_decode`: besides syntax errors, ValueError for
-#: integers of thousands of digits and RecursionError for deeply nested lists.
+#: Errors of `json.loads`: besides syntax errors, ValueError for integers of thousands of digits and
+#: RecursionError for deeply nested lists.
 JSON_ERRORS = (ValueError, RecursionError)
 _TYPES = {"int": int, "str": str, "bool": bool, "float": (int, float), "None": type(None)}
-
-
-def json_fault(error: Exception) -> str:
-    """Describes one of JSON_ERRORS, as a part of a sentence."""
-    if isinstance(error, json.JSONDecodeError):
-        return error.msg
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return "a number is too long"
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -38,8 +29,12 @@ def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except JSON_ERRORS as error:
-        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise AlbertError(f"{where} is not JSON{line}: {json_fault(error)}.") from error
+        line, fault = "", "a number is too long"
+        if isinstance(error, json.JSONDecodeError):
+            line, fault = f" (line {error.lineno})", error.msg
+        elif isinstance(error, RecursionError):
+            fault = "it is nested too deeply"
+        raise AlbertError(f"{where} is not JSON{line}: {fault}.") from error
 
 
 def finite_only(value: Any) -> Any:

@@ -35,11 +35,8 @@ def starts_word(piece: str) -> bool:
     A piece of ASCII letters and several punctuation marks continues a word; any other character
     starts one. Source: google-research/albert create_pretraining_data._is_start_piece_sp.
     """
-    if piece.startswith((WORD_START, "<")):
-        return True
-    if len(piece) == 1 and piece in _PUNCTUATION:
-        return True
-    return not all(character.lower() in _CONTINUING for character in piece)
+    is_mark = piece.startswith((WORD_START, "<")) or piece in _PUNCTUATION
+    return is_mark or not all(character.lower() in _CONTINUING for character in piece)
 
 
 class SentencePieceModel:

@@ -42,12 +42,8 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P")
 
 
-def parse_vocabulary(data: bytes, source: str) -> list[str]:
-    """Returns the pieces of a vocab.txt, one per line, in the order of their ids.
-
-    Raises:
-      AlbertError: the data are not text, or a piece is empty or repeated.
-    """
+def _parse_vocabulary(data: bytes, source: str) -> list[str]:
+    """Returns the pieces of a vocab.txt, one per line, in the order of their ids."""
     try:
         lines = data.decode("utf-8-sig").rstrip("\r\n").split("\n")
     except UnicodeDecodeError as error:
@@ -75,9 +71,9 @@ class WordPieceModel:
         """Loads the bytes of a vocab.txt; `source` names it in errors.
 
         Raises:
-          AlbertError: as for `parse_vocabulary`.
+          AlbertError: they are not text, or a piece is empty or repeated.
         """
-        self.pieces = parse_vocabulary(data, source)
+        self.pieces = _parse_vocabulary(data, source)
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self.ids.get(self.unk, 0)
         self._lower_case = lower_case

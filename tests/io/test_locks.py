@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.io import locks
 from albert_tf.io.locks import lock_folder
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +151,22 @@ def test_another_thread_of_the_process_is_refused(tmp_path):
     assert refusals == [text] * 2
     enter()
     assert len(refusals) == 2
+
+
+def test_a_lock_that_another_thread_ends_between_two_looks_is_taken(tmp_path, monkeypatch):
+    class Ending(dict):
+        def get(self, key, default=None):
+            return self.pop(key, default)
+
+        def __contains__(self, key):
+            return self.pop(key, None) is not None
+
+    lock = tmp_path / ".lock"
+    held = Ending({str(lock): -1})
+    monkeypatch.setattr(locks, "_threads", held)
+    with lock_folder(str(tmp_path)):
+        assert lock.exists()
+    assert not held
 
 
 def test_remote_paths_have_no_lock():
