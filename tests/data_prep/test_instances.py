@@ -59,7 +59,7 @@ def lengths_of(instances):
 def test_segments_of_sop_follow_each_other():
     rng = np.random.default_rng(0)
     bucket = random_bucket(random_documents(rng), rng)
-    instances, _ = cut(bucket, 100, rng, PretrainingOptions(64))
+    instances, _ = cut(bucket, 100, rng, PretrainingOptions(max_seq_length=64))
     assert len(instances.labels) > 30_000
     assert not instances.labels.any()  # Masking swaps them.
     assert (instances.a_end <= instances.b_start).all()
@@ -76,7 +76,9 @@ def test_chunks_equal_those_collected_sentence_by_sentence():
     documents = random_documents(rng)
     bucket = random_bucket(documents, rng)
     target = 30
-    options = PretrainingOptions(target + 2, short_seq_prob=0.0, sentence_objective="none")
+    options = PretrainingOptions(
+        max_seq_length=target + 2, short_seq_prob=0.0, sentence_objective="none"
+    )
     instances, _ = cut(bucket, 1, rng, options)
     expected = []
     position = 0
@@ -100,7 +102,9 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
     rng = np.random.default_rng(2)
     # Targets are 13: [20 5] is merged with the next; 20 alone at the end takes the one before.
     bucket = random_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
-    instances, counts = cut(bucket, 1, rng, PretrainingOptions(16, short_seq_prob=0.0))
+    instances, counts = cut(
+        bucket, 1, rng, PretrainingOptions(max_seq_length=16, short_seq_prob=0.0)
+    )
     assert counts["chunks_merged_with_next_sentence"] == 2
     assert counts["chunks_merged_with_previous_sentence"] == 1
     assert counts["documents_skipped_single_sentence"] == 1
@@ -158,7 +162,7 @@ def test_lengths_of_whole_sentences_tell_nothing_of_their_order():
     bucket = random_bucket(random_documents(rng, 400, (20, 100), (1, 41)), rng)
     shares = {}
     for whole in (True, False):
-        options = PretrainingOptions(64, short_seq_prob=0.0, whole_sentences=whole)
+        options = PretrainingOptions(max_seq_length=64, short_seq_prob=0.0, whole_sentences=whole)
         instances, _ = cut(bucket, 8, rng, options)
         first, second = lengths_of(instances)
         different = first != second
@@ -174,7 +178,9 @@ def test_repeated_segments_are_whole_sentences_of_a_share_of_the_documents(whole
     rng = np.random.default_rng(9)
     documents = random_documents(rng, 400)
     bucket = random_bucket(documents, rng)
-    options = PretrainingOptions(64, short_seq_prob=0.0, whole_sentences=whole, repeat_prob=0.3)
+    options = PretrainingOptions(
+        max_seq_length=64, short_seq_prob=0.0, whole_sentences=whole, repeat_prob=0.3
+    )
     instances, counts = cut(bucket, 1, rng, options)
     repeated = instances.a_start == instances.b_start
     assert counts["instances_repeated"] == repeated.sum()
@@ -195,7 +201,9 @@ def test_repeated_segments_are_whole_sentences_of_a_share_of_the_documents(whole
 def test_nsp_takes_half_of_the_second_segments_from_another_document():
     rng = np.random.default_rng(4)
     bucket = random_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
-    instances, counts = cut(bucket, 60, rng, PretrainingOptions(64, sentence_objective="nsp"))
+    instances, counts = cut(
+        bucket, 60, rng, PretrainingOptions(max_seq_length=64, sentence_objective="nsp")
+    )
     foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
     np.testing.assert_array_equal(foreign, instances.labels == 1)
     # Single sentences at the ends of documents always get another document.
@@ -208,7 +216,9 @@ def test_nsp_takes_half_of_the_second_segments_from_another_document():
 def test_nsp_drops_chunks_if_there_is_no_other_document():
     rng = np.random.default_rng(5)
     bucket = random_bucket([[5] * 100], rng)
-    instances, counts = cut(bucket, 5, rng, PretrainingOptions(32, sentence_objective="nsp"))
+    instances, counts = cut(
+        bucket, 5, rng, PretrainingOptions(max_seq_length=32, sentence_objective="nsp")
+    )
     assert not instances.labels.any()
     assert counts["chunks_dropped_no_other_document"] > 0
 
@@ -217,7 +227,9 @@ def test_documents_of_other_buckets_are_not_cut():
     rng = np.random.default_rng(6)
     documents = [numbers_of([5] * 10, np.full(50, i + 5)) for i in range(4)]
     bucket = Bucket.from_numbers(documents[0], *documents[1:])
-    instances, _ = cut(bucket, 50, rng, PretrainingOptions(32, sentence_objective="nsp"))
+    instances, _ = cut(
+        bucket, 50, rng, PretrainingOptions(max_seq_length=32, sentence_objective="nsp")
+    )
     assert (instances.a_end <= 50).all()
     assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
 
@@ -239,7 +251,7 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     a_start = np.zeros(n, np.int32)
     b_start = np.full(n, 100, np.int32)
     segments = np.stack([a_start, a, b_start, b_start + b])
-    options = PretrainingOptions(longest + 3)
+    options = PretrainingOptions(max_seq_length=longest + 3)
     counts = Counter()
     short = _truncate(segments, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
     short = Instances(*short, labels=None)
@@ -273,7 +285,7 @@ def test_segments_are_cut_at_word_edges():
         tokens[np.concatenate([[0], np.cumsum(lengths)[:-1]])] = 6
         documents.append(numbers_of(lengths, tokens))
     bucket = Bucket.from_numbers(np.concatenate(documents))
-    options = PretrainingOptions(48, sentence_objective="none")
+    options = PretrainingOptions(max_seq_length=48, sentence_objective="none")
     instances, _ = cut(bucket, 10, rng, options, word_starts)
     assert word_starts[bucket.tokens[instances.a_start]].all()
     assert word_starts[np.append(bucket.tokens, 6)[instances.a_end]].all()
@@ -284,7 +296,7 @@ def test_a_word_longer_than_the_instance_is_still_cut():
     word_starts = np.arange(10) == 6
     tokens = np.array([6] + [7] * 99, np.int32)
     bucket = Bucket.from_numbers(numbers_of([100], tokens))
-    options = PretrainingOptions(20, short_seq_prob=0.0, sentence_objective="none")
+    options = PretrainingOptions(max_seq_length=20, short_seq_prob=0.0, sentence_objective="none")
     instances, _ = cut(bucket, 50, rng, options, word_starts)
     assert (lengths_of(instances)[0] == 18).all()
 
@@ -292,8 +304,8 @@ def test_a_word_longer_than_the_instance_is_still_cut():
 def test_some_documents_are_cut_into_shorter_instances():
     rng = np.random.default_rng(10)
     bucket = random_bucket([[1] * 300 for _ in range(200)], rng)
-    full, _ = cut(bucket, 5, rng, PretrainingOptions(53, short_seq_prob=0.0))
+    full, _ = cut(bucket, 5, rng, PretrainingOptions(max_seq_length=53, short_seq_prob=0.0))
     assert len(full.labels) == 5 * 200 * 6
-    mixed, _ = cut(bucket, 50, rng, PretrainingOptions(53, short_seq_prob=0.1))
+    mixed, _ = cut(bucket, 50, rng, PretrainingOptions(max_seq_length=53, short_seq_prob=0.1))
     assert len(mixed.labels) > 10 * len(full.labels)
     assert set(sum(lengths_of(mixed)).tolist()) == set(range(2, 51))
