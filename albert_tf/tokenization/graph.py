@@ -13,7 +13,7 @@ import functools
 import sys
 import unicodedata
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -29,7 +29,7 @@ _Spans = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]
 
 
 @functools.cache
-def character_class(is_member: Callable[[str], object]) -> str:
+def _character_class(is_member: Callable[[str], object]) -> str:
     """Returns the members of a set of characters as ranges for a character class in RE2."""
     ranges: list[list[int]] = []
     for point in range(sys.maxunicode + 1):
@@ -50,7 +50,7 @@ def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
 
 def drop_combining(texts: tf.Tensor) -> tf.Tensor:
     """Drops the characters of non-zero combining class."""
-    return tf.strings.regex_replace(texts, f"[{character_class(unicodedata.combining)}]", "")
+    return tf.strings.regex_replace(texts, f"[{_character_class(unicodedata.combining)}]", "")
 
 
 def lower(texts: tf.Tensor) -> tf.Tensor:
@@ -69,7 +69,7 @@ def normalize(
     `dropped` is a class of characters in RE2, which are dropped at the end.
     """
     texts = valid_utf8(texts)
-    texts = tf.strings.regex_replace(texts, f"[{character_class(str.isspace)}]+", " ")
+    texts = tf.strings.regex_replace(texts, f"[{_character_class(str.isspace)}]+", " ")
     texts = tf.strings.regex_replace(texts, "^ | $", "")
     texts = tf_text.normalize_utf8(texts, "NFKD")
     if strip_accents:
@@ -78,7 +78,7 @@ def normalize(
     return tf.strings.regex_replace(texts, dropped, "") if dropped else texts
 
 
-def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
+def _spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
     """Takes the steps of BERT's basic tokenization that change characters of string [B].
 
     Each white space becomes a space, and each ideograph gets a space on either side.
@@ -86,7 +86,7 @@ def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.
     # Spaces first: some of them are control characters, which are dropped below.
     texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
     texts = tf.strings.regex_replace(texts, f"([{wordpiece.IDEOGRAPHS}])", r" \1 ")
-    texts = tf.strings.regex_replace(texts, f"[{character_class(wordpiece.is_dropped)}]", "")
+    texts = tf.strings.regex_replace(texts, f"[{_character_class(wordpiece.is_dropped)}]", "")
     if lower_case:
         texts = lower(texts)
     if strip_accents:
@@ -94,9 +94,9 @@ def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.
     return texts
 
 
-def split_words(texts: tf.Tensor) -> _Spans:
-    """Splits `spaced_words` at spaces and around punctuation; returns words and their bytes."""
-    punctuation = f"[{character_class(wordpiece.is_punctuation)}]"
+def _split_words(texts: tf.Tensor) -> _Spans:
+    """Splits `_spaced_words` at spaces and around punctuation; returns words and their bytes."""
+    punctuation = f"[{_character_class(wordpiece.is_punctuation)}]"
     return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)
 
 
@@ -118,8 +118,6 @@ def _original_spans(
       sizes: how many bytes each became, int64 [N].
       is_boundary: bool [N], False for a dropped character that belongs to the one before it.
       row: indices of texts, int64 [n], as are `begins`, `ends` and the results.
-      begins: see above.
-      ends: see above.
     """
     # The end of each character, in bytes of all texts one after the other.
     byte_limits = tf.cumsum(sizes)
@@ -155,11 +153,6 @@ def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Ten
     return is_space & ~is_first & ~after_space & (position < tf.gather(last_word, row))
 
 
-def _with_case_of(tokenizer: Tokenizer, function: Callable[..., tf.Tensor]) -> Callable[..., Any]:
-    spec = tokenizer.spec
-    return functools.partial(function, lower_case=spec.lower_case, strip_accents=spec.strip_accents)
-
-
 def _dropped_by_model(tokenizer: Tokenizer) -> str:
     """Returns the class of control and format characters that the model's own rules drop.
 
@@ -180,8 +173,9 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._normalized = functools.partial(
-            _with_case_of(tokenizer, normalize), dropped=_dropped_by_model(tokenizer)
+        spec, dropped = tokenizer.spec, _dropped_by_model(tokenizer)
+        self._normalized = lambda texts: normalize(
+            texts, spec.lower_case, spec.strip_accents, dropped
         )
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
@@ -224,7 +218,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
         distinct, index = tf.unique(characters.values)
-        is_space = tf.strings.regex_full_match(distinct, f"[{character_class(str.isspace)}]")
+        is_space = tf.strings.regex_full_match(distinct, f"[{_character_class(str.isspace)}]")
         sizes = tf.gather(tf.strings.length(self._normalized(distinct)), index)
         is_space = tf.gather(is_space, index)
         joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
@@ -240,7 +234,8 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._spaced = _with_case_of(tokenizer, spaced_words)
+        spec = tokenizer.spec
+        self._spaced = lambda texts: _spaced_words(texts, spec.lower_case, spec.strip_accents)
         self._unknown_id = tokenizer.unk_id
         self._wordpiece = tf_text.FastWordpieceTokenizer(
             [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
@@ -253,7 +248,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words, _, _ = split_words(self._spaced(texts))
+        words, _, _ = _split_words(self._spaced(texts))
         return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
@@ -261,7 +256,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
         A control character after a Hangul syllable that is split belongs to its last part alone.
         """
-        words, word_begins, word_ends = split_words(self._spaced(texts))
+        words, word_begins, word_ends = _split_words(self._spaced(texts))
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
         word = ids.value_rowids()
         word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))

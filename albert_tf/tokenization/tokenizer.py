@@ -101,11 +101,7 @@ def checked_text(text: Any, what: str = "The text") -> str:
 
 
 def checked_texts(texts: Any, what: str = "texts") -> list[str]:
-    """Returns the texts as a list.
-
-    Args:
-      texts: a list, tuple, array or other sequence of strings.
-      what: names the texts in errors, in the plural.
+    """Returns a sequence of strings as a list; `what` names them in errors, in the plural.
 
     Raises:
       AlbertError: `texts` is not a sequence, or an item is not a string.
@@ -137,12 +133,7 @@ class Tokenizer:
     """
 
     def __init__(self, spec: TokenizerSpec, data: bytes, source: str) -> None:
-        """Builds a tokenizer from the bytes of its vocabulary file; see `from_file`.
-
-        Args:
-          spec: the specification; its sha256 must match `data`, its vocab_size is ignored.
-          data: content of the vocabulary file.
-          source: path of the file that it was read from.
+        """Builds a tokenizer; the sha256 of `spec` must match `data`, its vocab_size is ignored.
 
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
@@ -274,6 +265,7 @@ class Tokenizer:
         return tf.function(
             lambda texts: self.graph().encode_with_offsets(texts),
             input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
         )
 
     def encode_with_offsets(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
