@@ -257,6 +257,10 @@ class Tokenizer:
         is_pieces = self.spec.kind == SENTENCEPIECE
         return graph.SentencePieceGraph(self) if is_pieces else graph.WordPieceGraph(self)
 
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[TokenizerSpec, bytes, str]]:
+        # For worker processes. The function below cannot be sent to them.
+        return Tokenizer, (self.spec, self.data, self.source)
+
     @functools.cached_property
     def _encode_with_offsets(self) -> tf.types.experimental.GenericFunction:
         import tensorflow as tf  # Builders of records do without it.

@@ -4,6 +4,7 @@
 
 import os
 import unicodedata
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,13 @@ def test_a_batch_equals_its_texts_one_by_one(tokenizer):
     expected = [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_batch(texts) == expected
     assert tokenizer.encode_batch(texts, num_threads=2) == expected
+
+
+def test_worker_processes_get_a_tokenizer_that_has_found_offsets(wordpiece):
+    spans = spans_of(wordpiece, "un\u0301affable")
+    sent = ForkingPickler.loads(ForkingPickler.dumps(wordpiece))
+    assert sent.spec == wordpiece.spec and sent.source == wordpiece.source
+    assert spans_of(sent, "un\u0301affable") == spans
 
 
 def test_offsets_ascend_and_cover_the_piece(tokenizer):
