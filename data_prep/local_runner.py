@@ -20,40 +20,28 @@ from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_s
 _MAX_NUMBERS = 1 << 23
 
 
-class LocalRunner:
-    """Runs a build in processes of this machine; see pretraining_build.Runner."""
+class LocalRunner(Workers):
+    """Runs a build in processes of this machine; see pretraining_build.Runner.
+
+    `folder` is the build's working folder.
+    """
 
     def __init__(self, context: Context, folder: str, num_workers: int = 1) -> None:
-        """Prepares the workers.
-
-        Args:
-          context: tokenizer and options.
-          folder: the build's working folder.
-          num_workers: number of processes.
-        """
-        self._passes = context.options.dupe_factor
-        self._folder = folder
-        self._workers = Workers(num_workers, Context, (context.tokenizer, context.options))
-
-    def __enter__(self) -> LocalRunner:
-        self._workers.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._workers.__exit__(*exception)
+        self._passes, self._folder = context.options.dupe_factor, folder
+        super().__init__(num_workers, Context, (context.tokenizer, context.options))
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
         """Tokenizes blocks of lines in the workers; writes the buckets in this process."""
         with Progress("tokenizing", total_bytes(list(input_files))) as progress:
             blocks = read_blocks(input_files, progress.update)
-            tokenized = self._workers.map(_tokenize, blocks, progress.update)
+            tokenized = self.map(_tokenize, blocks, progress.update)
             _write_buckets(self._folder, _with_buckets(tokenized, num_buckets))
 
     def write_shards(self, tasks: Sequence[ShardTask]) -> None:
         """Writes shards in the workers."""
         total = self._passes * sum(len(task.buckets) for task in tasks)
         with Progress("building", total, "buckets") as progress:
-            for _ in self._workers.map(write_pretraining_shard, tasks, progress.update):
+            for _ in self.map(write_pretraining_shard, tasks, progress.update):
                 pass
 
 

@@ -115,23 +115,8 @@ def _read_sentences(
                 yield sentence
 
 
-def _sample(
-    input_files: list[str], settings: VocabularySettings, counts: dict[str, int]
-) -> list[str]:
-    """Reads, normalises and samples the sentences of all files."""
-    sentences = _read_sentences(input_files, settings, counts)
-    sample = sample_stream(sentences, settings.input_sentence_size, _SEED)
-    counts["sentences_sampled"] = len(sample)
-    if not sample:
-        raise AlbertError(
-            f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in {', '.join(input_files[:3])}; "
-            f"{counts['sentences_too_long']} were too long."
-        )
-    return sample
-
-
 def _train(sentences: list[str], settings: VocabularySettings) -> bytes:
-    """Runs SentencePiece's trainer; returns the serialized model."""
+    """Returns the serialized model."""
     import sentencepiece as spm
 
     model = io.BytesIO()
@@ -238,7 +223,14 @@ def _train_and_save(
     input_files: list[str], output_prefix: str, settings: VocabularySettings
 ) -> dict[str, object]:
     counts: dict[str, int] = {}
-    sentences = _sample(input_files, settings, counts)
+    read = _read_sentences(input_files, settings, counts)
+    sentences = sample_stream(read, settings.input_sentence_size, _SEED)
+    counts["sentences_sampled"] = len(sentences)
+    if not sentences:
+        raise AlbertError(
+            f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in {', '.join(input_files[:3])}; "
+            f"{counts['sentences_too_long']} were too long."
+        )
     print(
         f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
         f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this "

@@ -106,11 +106,7 @@ class ShardInfo:
 
     @classmethod
     def from_values(cls, values: object, where: str) -> ShardInfo:
-        """Inverse of `dataclasses.asdict`.
-
-        Args:
-          values: the fields by name.
-          where: names the file in errors.
+        """Inverse of `dataclasses.asdict`; `where` names the file in errors.
 
         Raises:
           AlbertError: a field is missing, unknown or of another type, or a block is impossible.
@@ -195,26 +191,18 @@ def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Ten
 
 
 def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses serialized records for a model.
-
-    Args:
-      serialized: string [batch].
-      features: the features to parse; others in the records are ignored.
+    """Parses these features of serialized records, string [batch], for a model.
 
     Returns:
       Tensors [batch, *shape] under the model's names, int32 or float32.
     """
-    return to_model_names(_with_int32(parse_columns(serialized, features)))
-
-
-def _with_int32(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Casts int64 columns to int32."""
     import tensorflow as tf
 
-    return {
+    columns = {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in columns.items()
+        for name, value in parse_columns(serialized, features).items()
     }
+    return to_model_names(columns)
 
 
 def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
@@ -238,9 +226,8 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         count = len(getattr(feature, kind).value) if kind else 0
         if kind not in ("int64_list", "float_list") or not count:
             raise AlbertError(
-                f"The record feature {short_repr(name)} is not a list of numbers; compact "
-                f"records need "
-                "the manifest.json that was written with them."
+                f"The record feature {short_repr(name)} is not a list of numbers; compact records "
+                "need the manifest.json that was written with them."
             )
         dtype = "int64" if kind == "int64_list" else "float32"
         features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
@@ -291,11 +278,9 @@ def encode_examples(
 
 
 def write_shard(path: str, *passes: Iterable[bytes]) -> ShardInfo:
-    """Writes serialized examples to a TFRecord file; after an error there is no file.
+    """Writes the serialized examples of each pass over a text to a TFRecord file.
 
-    Args:
-      path: the file.
-      passes: the examples of each pass over the shard's text.
+    After an error there is no file.
 
     Raises:
       AlbertError: the file cannot be written.
