@@ -173,8 +173,8 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        spec, dropped = tokenizer.spec, _dropped_by_model(tokenizer)
-        self._normalized = lambda texts: normalize(
+        spec, self._dropped = tokenizer.spec, _dropped_by_model(tokenizer)
+        self._normalized = lambda texts, dropped="": normalize(
             texts, spec.lower_case, spec.strip_accents, dropped
         )
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
@@ -193,8 +193,12 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         return tf.gather(self._table, ids).merge_dims(1, 2)
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
-        """Returns ids, and the start and end of each in the characters of the text."""
-        text = self._normalized(texts)
+        """Returns ids, and the start and end of each in the characters of the text.
+
+        If accents are kept, a letter and its accent may be one piece even if a control character,
+        which the model drops, is between them.
+        """
+        text = self._normalized(texts, self._dropped)
         ids, begins, ends = self._sentencepiece.tokenize_with_offsets(text)
         row = ids.value_rowids()
         begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
@@ -219,7 +223,8 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
         distinct, index = tf.unique(characters.values)
         is_space = tf.strings.regex_full_match(distinct, f"[{_character_class(str.isspace)}]")
-        sizes = tf.gather(tf.strings.length(self._normalized(distinct)), index)
+        sizes = tf.strings.length(self._normalized(distinct, self._dropped))
+        sizes = tf.gather(sizes, index)
         is_space = tf.gather(is_space, index)
         joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
         sizes = tf.cast(tf.where(is_space, tf.cast(joins, tf.int32), sizes), tf.int64)

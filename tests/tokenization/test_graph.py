@@ -33,6 +33,7 @@ def test_wordpiece_follows_case(wordpiece_file, odd_texts, lower_case):
 def test_sentencepiece_options_are_followed(sentencepiece_tokenizer, odd_texts):
     spec = dataclasses.replace(sentencepiece_tokenizer.spec, lower_case=False, strip_accents=False)
     tokenizer = Tokenizer(spec, sentencepiece_tokenizer.data, "cased.model")
+    odd_texts = [*odd_texts, "cafe\x7f\u0301 e\u200b\u0301"]
     assert graph_ids(tokenizer, odd_texts) == tokenizer.encode_batch(odd_texts)
     assert tokenizer.encode_batch(odd_texts) != sentencepiece_tokenizer.encode_batch(odd_texts)
 
