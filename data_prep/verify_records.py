@@ -58,10 +58,7 @@ class RecordFiles:
 def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFiles]:
     """Finds shards, with the manifest and the tokenizer of each folder.
 
-    Args:
-      patterns: comma list of TFRecord files, globs, and folders with a manifest.
-      vocab_file: .model, vocab.txt or tokenizer.json; by default the tokenizer in the records'
-        folder.
+    `vocab_file` is by default the tokenizer in the records' folder.
 
     Raises:
       AlbertError: a file is missing, a manifest does not match the files, or the tokenizer is not

@@ -112,12 +112,9 @@ def check_needs() -> None:
 def refuse_flags(names: Iterable[str], reason: str) -> None:
     """Raises an error if flags were given that the script would ignore.
 
-    Args:
-      names: without dashes.
-      reason: why, and what to do; continues the sentence after a colon.
-
     Raises:
       AlbertError: one of them was given.
+    `reason` says why, and what to do; it continues the sentence after a colon.
     """
     if given := _given(names):
         raise AlbertError(f"{_joined(given)} would be ignored: {reason}")

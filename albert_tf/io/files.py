@@ -102,10 +102,7 @@ def check_output_folder(path: str) -> None:
 def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> None:
     """Checks that an output file can be written, and neither exists nor is an input.
 
-    Args:
-      path: the file to be written.
-      inputs: the files that the same program reads; recognised under other names, such as links.
-      overwrite: accept an existing file, unless it is one of the inputs.
+    The inputs, which the same program reads, are recognised under other names, such as links.
 
     Raises:
       AlbertError: the file exists or is an input, there is a folder of this name, or a local folder

@@ -83,9 +83,7 @@ def may_pass(error: BaseException) -> bool:
 def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
     """Calls `operation(*arguments)`, again after growing pauses if it fails for the moment.
 
-    Args:
-      operation: changes nothing if it fails, or can be repeated.
-      *arguments: the first one is the path, for messages.
+    `operation` changes nothing if it fails, or can be repeated; its first argument is the path.
 
     Raises:
       StoppedError: it failed each time. Other errors pass through.

@@ -40,12 +40,7 @@ def read_examples(
 ) -> list[_Example]:
     """Reads examples from a file or from data in memory.
 
-    Args:
-      data: a path, or data for `data_rows`.
-      name: of the data set, for errors.
-      read_file: reads the file at a path.
-      convert: makes examples of the rows of `data_rows`.
-      class_names: see `data_rows`.
+    `read_file` reads the file at a path, `convert` the rows of `data_rows`.
 
     Raises:
       AlbertError: there is no example, or as `read_file`, `convert` and `data_rows`.

@@ -149,9 +149,7 @@ class FineTuningTask(Task):
     def load(cls, folder: str, **changes: Any) -> Self:
         """Loads the task of the model in an output directory.
 
-        Args:
-          folder: the output directory.
-          **changes: entries of `task_file` to override.
+        `changes` override entries of its `task_file`.
 
         Raises:
           AlbertError: the folder does not hold a model trained for this task, or there is no such
@@ -282,9 +280,7 @@ def model_inputs(batch: Tensors) -> Tensors:
 def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
     """Sums cross-entropy (`loss`) and correct answers (`accuracy`).
 
-    Args:
-      logits: float32 [B, C].
-      labels: int32 [B].
+    The logits are float32 [B, C], the labels int32 [B].
     """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     hits = tf.cast(correct(logits, labels), tf.float32)
@@ -305,9 +301,7 @@ def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Te
 def load_config(config_file: str | None, checkpoint: str | None) -> AlbertConfig:
     """Loads the configuration of a model that starts from a checkpoint.
 
-    Args:
-      config_file: JSON file or a preset; None: the configuration beside the checkpoint.
-      checkpoint: see albert_tf.weights.load.open_source; None for random weights.
+    It is the one beside the checkpoint, unless a JSON file or a preset is given.
 
     Raises:
       AlbertError: there is none, or it does not fit the weights.

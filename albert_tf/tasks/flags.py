@@ -139,14 +139,10 @@ def open_task(
     Settings of the task that are given as flags are those to train with, or override those of the
     trained model; so does --max_seq_length.
 
-    Args:
-      task_class: the task.
-      recipe: its recipe, for training.
-      spec: settings of the task for training that are no flags.
-      **others: settings of the run that override the flags and the recipe.
-
     Raises:
       AlbertError: see `FineTuningTask.new` and `FineTuningTask.load`.
+    `spec` has settings of the task for training that are no flags; `others` are settings of the run
+    that override the flags and the recipe.
     """
     of_run = {**run_settings(FineTuneConfig), **others}
     given = {**of_run, **given_settings(task_class.spec_class)}

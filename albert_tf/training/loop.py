@@ -108,10 +108,8 @@ class TrainLoop:
     by the scale in float32, as soon as they are those of weights: before micro-batches and replicas
     are added up, and before they are clipped.
 
-    Model and optimizer were created in the scope of the strategy.
-
-    Attributes:
-      loss_scale: for checkpoints; None for precisions that need none.
+    Model and optimizer were created in the scope of the strategy. `loss_scale` is for checkpoints;
+    it is None for precisions that need none.
     """
 
     def __init__(

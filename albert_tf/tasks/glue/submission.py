@@ -58,10 +58,7 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
 def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = False) -> None:
     """Writes the zip file of a complete submission, and says where each answer is from.
 
-    Args:
-      run_dirs: output directories of single tasks, or folders of several.
-      output: the zip file.
-      overwrite: replace it if it exists.
+    `run_dirs` are output directories of single tasks, or folders of several.
 
     Raises:
       AlbertError: predictions are missing, incomplete or damaged, or several runs predict a test

@@ -22,10 +22,7 @@ from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 class Choice(NamedTuple):
     """The chosen option.
 
-    Attributes:
-      option: its text.
-      index: its number, from 0.
-      probabilities: of all options.
+    `index` is its number, from 0; the probabilities are those of all options.
     """
 
     option: str

@@ -110,9 +110,7 @@ def version_of(questions: Iterable[Question]) -> str:
 def read_squad(path: str, *, version: str) -> list[Question]:
     """Reads a SQuAD file, with or without answers.
 
-    Args:
-      path: the JSON file.
-      version: "1.1" or "2.0"; 2.0 allows unanswerable questions, and also reads files of 1.1.
+    Version "2.0" allows unanswerable questions, and also reads files of 1.1.
 
     Raises:
       AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout, or as
@@ -153,11 +151,8 @@ def row_questions(rows: Rows, version: str) -> list[Question]:
     `is_impossible`. The answers are a text, a list of texts, SQuAD's list of objects with `text`
     and `answer_start`, or a dict of lists with these names, as in Hugging Face's data sets. A text
     without a start is searched for in the context. An empty list means that the context does not
-    answer the question; None or no column, that the answers are unknown.
-
-    Args:
-      rows: see `data_rows`.
-      version: "1.1" or "2.0", which allows unanswerable questions.
+    answer the question; None or no column, that the answers are unknown. Version "2.0" allows
+    unanswerable questions.
 
     Raises:
       AlbertError: a row is malformed, an id occurs twice, or a question of 1.1 is unanswerable.

@@ -190,9 +190,7 @@ class WindowedQuestions:
         """Returns the answer's start and end position in every window, int64 [W, 2]; 0 if absent.
 
         If no window holds a whole answer, those with the largest part of it are labelled with that.
-
-        Args:
-          spans: the characters [start, end) of each question's answer; None without one.
+        `spans` are the characters [start, end) of each question's answer; None without one.
         """
         pieces = np.array([(-1, -1) if span is None else self.pieces(i, *span)
                            for i, span in enumerate(spans)])  # fmt: skip
