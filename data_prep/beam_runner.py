@@ -40,10 +40,7 @@ _BUCKETS = Metrics.counter("create_pretraining_data", "buckets")
 class BeamRunner(contextlib.AbstractContextManager):
     """Runs a build with Beam; see pretraining_build.Runner.
 
-    Args:
-      context: tokenizer and options.
-      folder: the build's working folder.
-      beam_options: Beam's pipeline options, as on a command line; by default its DirectRunner.
+    `beam_options` are Beam's pipeline options, as on a command line; by default its DirectRunner.
 
     Raises:
       AlbertError: the options are malformed.

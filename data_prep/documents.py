@@ -32,10 +32,8 @@ def read_blocks(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of a text and stripped lines of whole documents; "" ends a document.
 
+    The texts, plain or compressed, have one sentence per line and blank lines between documents.
     Documents end with their files, and so do blocks. On `on_read` see read_lines.
-
-    Args:
-      paths: the texts, plain or compressed: one sentence per line, blank lines between documents.
 
     Raises:
       AlbertError: a file is missing, damaged or not text; see read_lines.

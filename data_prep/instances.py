@@ -29,11 +29,8 @@ def create_instances(
 ) -> tuple[np.ndarray, Counter[str]]:
     """Cuts a bucket's documents into the n instances of one pass, and shuffles them.
 
-    Args:
-      bucket: the documents; only its own are cut, but unrelated segments come from all of them.
-      word_starts: bool [vocab_size]: whether a piece starts a word.
-      options: of the build.
-      rng: source of all randomness.
+    Only the bucket's own documents are cut, but unrelated segments come from all of them.
+    `word_starts`, bool [vocab_size], says whether a piece starts a word.
 
     Returns:
       The instances, int32 [5, n]: start and end of segment A and of segment B in the bucket's

@@ -42,11 +42,7 @@ COLUMNS = 80
 class RecordFiles:
     """Record shards of one folder.
 
-    Attributes:
-      paths: the TFRecord files.
-      features: the records' layout.
-      manifest: None if another program wrote the records.
-      tokenizer: None if it is unknown.
+    `manifest` is None if another program wrote the records, `tokenizer` if it is unknown.
     """
 
     paths: Sequence[str]

@@ -241,7 +241,7 @@ def test_a_signal_stops_all_seeds_and_leaves_a_checkpoint(folder, tmp_path, scri
     err.touch()
     given = [f"--{k}={v}" for k, v in values.items()]
     with script_server.running("run_classifier", given, out, err) as process:
-        while "train 1/" not in err.read_text():
+        while " 1/100000" not in err.read_text():
             assert script_server.status(0.02) is None, err.read_text()
         os.kill(process, signal.SIGINT)
         assert script_server.status(300) == 130

@@ -53,11 +53,8 @@ InputFn = Callable[[InputContext], "tf.data.Dataset"]
 class FileInput:
     """An input function that reads files, or data in memory.
 
-    Attributes:
-      batches: the function.
-      files: the files.
-      check: called if reading fails; raises an AlbertError that names the damaged file and the
-        place in it, if there is one.
+    `check` is called if reading fails; it raises an AlbertError that names the damaged file and the
+    place in it, if there is one.
     """
 
     batches: InputFn

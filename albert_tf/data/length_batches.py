@@ -44,10 +44,8 @@ def length_buckets(
 ) -> tuple[int, ...]:
     """Returns the lengths to pad batches to, in ascending order.
 
-    Args:
-      max_seq_length: the last one.
-      pad_to_max: whether it is the only one, as on TPUs.
-      few: whether there are only a few, because the model is compiled for each.
+    `pad_to_max` leaves only the last one, as on TPUs; `few` a few, for a model that is compiled for
+    each.
     """
     shorter = () if pad_to_max else _FEW_LENGTHS if few else _LENGTHS
     return (*(n for n in shorter if n < max_seq_length), max_seq_length)
@@ -56,9 +54,7 @@ def length_buckets(
 def length_batches(lengths: Sequence[int], label: str) -> Iterator[tuple[np.ndarray, int]]:
     """Yields batches of sequences, the longest first, and shows progress if there are many.
 
-    Args:
-      lengths: of n sequences, in pieces.
-      label: names the work in the progress.
+    The lengths are in pieces; `label` names the work in the progress.
 
     Yields:
       The numbers of a batch's sequences, int64 [rows], and the length to pad them to, one of

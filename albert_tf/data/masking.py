@@ -88,11 +88,6 @@ class RowNumbers:
     """Random numbers from consecutive rows of an endless table.
 
     The generator (Philox) is a function of a counter, so any row can be computed by itself.
-
-    Attributes:
-      seed: of the table.
-      first_row: number of the first row.
-      rows: number of rows.
     """
 
     seed: int

@@ -46,9 +46,6 @@ Finding = tuple[str, np.ndarray]
 def data_errors(input_fn: InputFn) -> Iterator[None]:
     """Calls `input_fn.check`, if there is one, after an error of the data, to name the fault.
 
-    Args:
-      input_fn: yields the batches of the steps within this context.
-
     Raises:
       StoppedError: the data cannot be read for now.
       AlbertError: as raised by `check`; or the data have none and are damaged. Other errors pass.

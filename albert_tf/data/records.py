@@ -84,10 +84,7 @@ class Block(NamedTuple):
 class ShardInfo:
     """Describes one TFRecord file in a manifest.
 
-    Attributes:
-      name: base name.
-      sha256: hex SHA-256 of the file.
-      blocks: all records, in file order, as an index of the file.
+    `name` is the base name; `blocks` are all records in file order, as an index of the file.
     """
 
     name: str
@@ -244,10 +241,7 @@ def encode_examples(
     """Encodes n examples as serialized ``tf.train.Example`` messages.
 
     The bytes are those of protobuf's deterministic serialization, with the features sorted by name.
-
-    Args:
-      columns: an array [n, *shape] for each feature; a list of n arrays if the feature is packed.
-      features: the layout, with the same names as `columns`.
+    A column is an array [n, *shape], or a list of n arrays if the feature is packed.
 
     Raises:
       AlbertError: a column is missing, unknown or has the wrong shape.

@@ -80,9 +80,8 @@ class Blocks:
 def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
     """Returns the records of n blocks one after the other, string scalars.
 
-    Args:
-      reads: string [n], paths; int64 [n], bytes at which the blocks begin; int64 [n], their sizes
-        in bytes; int64 [n], their numbers of records.
+    `reads` are paths, string [n], and int64 [n] the bytes at which the blocks begin, their sizes in
+    bytes, and their numbers of records.
     """
 
     def read(

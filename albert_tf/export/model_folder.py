@@ -33,13 +33,8 @@ from albert_tf.weights.source import Source
 class ModelFolder:
     """A model to export.
 
-    Args:
-      given: anything that `albert_tf.weights.load.open_source` accepts, such as an output
-        directory, also with several seeds, a release, a Hugging Face folder or a model's name.
-      lower_case: see Tokenizer.from_file.
-
-    Attributes:
-      path: the folder, archive or checkpoint that `given` leads to.
+    `given` is anything that `albert_tf.weights.load.open_source` accepts, and `path` the folder,
+    archive or checkpoint that it leads to.
     """
 
     def __init__(self, given: str, lower_case: bool | None = None) -> None:

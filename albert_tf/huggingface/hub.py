@@ -22,11 +22,8 @@ def snapshot(model: str, weights: bool = True) -> str:
 
     Files that are not in the cache are downloaded: the configuration, the vocabulary with its
     settings, and the weights as safetensors. If there are none and PyTorch is installed, its own
-    format is downloaded, which is read as weights alone.
-
-    Args:
-      model: OWNER/NAME; @REVISION (a branch, tag or commit) may follow.
-      weights: whether the weights are needed.
+    format is downloaded, which is read as weights alone. `model` is OWNER/NAME; @REVISION (a
+    branch, tag or commit) may follow.
 
     Raises:
       AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a

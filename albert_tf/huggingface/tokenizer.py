@@ -44,11 +44,7 @@ _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 class VocabularyFile(NamedTuple):
     """A vocabulary file, and the settings that go with it.
 
-    Attributes:
-      name: of the file.
-      data: its content.
-      lower_case: see TokenizerSpec.
-      strip_accents: see TokenizerSpec; None for the default of `Tokenizer.from_file`.
+    A `strip_accents` of None stands for the default of `Tokenizer.from_file`.
     """
 
     name: str

@@ -97,10 +97,6 @@ def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
 def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.ndarray], list[str]]:
     """Reads the weights of an ALBERT in a folder that Hugging Face's `save_pretrained` wrote.
 
-    Args:
-      folder: the folder.
-      config: that of its config.json.
-
     Returns:
       The weights by official name, in their official orientation and the dtype of the file;
       weights without an official name keep their own. And the names of other tensors: copies of

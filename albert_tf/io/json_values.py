@@ -70,12 +70,8 @@ def from_json(cls: type[T], values: Any, where: str) -> T:
     """Builds a dataclass from JSON values.
 
     Fields annotated with int, float, str, bool or None, or a union of them, must have that type;
-    other fields are not checked.
-
-    Args:
-      cls: the dataclass.
-      values: its fields by name; those with a default may be absent.
-      where: names the values in errors.
+    other fields are not checked. Fields with a default may be absent from `values`; `where` names
+    them in errors.
 
     Raises:
       AlbertError: `values` is not a mapping, has an unknown key, lacks one, or has a value of

@@ -137,11 +137,8 @@ def _plain(value: Any, where: str) -> Any:
 class TextColumns:
     """The columns of a table (keys of a JSON line) to read.
 
-    Attributes:
-      text: the text.
-      text_pair: the second text of a pair; None for single texts.
-      label: the label; None to read no labels.
-      id: the ID of a row; None numbers the rows from 0.
+    `text_pair` is None for single texts, `label` to read no labels; without an `id` rows are
+    numbered from 0.
     """
 
     text: str

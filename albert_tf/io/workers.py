@@ -109,10 +109,8 @@ class Workers:
     ) -> Iterator[Any]:
         """Yields function(context, item, advance) for each item, in order.
 
-        Args:
-          function: importable; calls `advance` with the amount of work it has done.
-          items: consumed only slightly ahead of the results.
-          on_progress: called with these amounts.
+        `function` must be importable; it calls `advance`, and so `on_progress`, with the amount of
+        work it has done. `items` are consumed only slightly ahead of the results.
 
         Raises:
           AlbertError: a function raised it, or a process ended.

@@ -64,13 +64,8 @@ class BeamHead(WeightedLayer):
     """Scores starts, ends given the start, and answerability (official run_squad_v2).
 
     In training the start is the gold one; in prediction the head searches the ends of the best
-    starts, as in XLNet (Yang et al., 2019).
-
-    Args:
-      config: the architecture.
-      start_n_top: number of starts whose ends are searched.
-      end_n_top: number of ends kept for each of them.
-      dropout_rate: dropout on the hidden layer of the answerability score.
+    starts, as in XLNet (Yang et al., 2019). `start_n_top` starts are searched, and `end_n_top` ends
+    kept for each of them; `dropout_rate` is that of the answerability score's hidden layer.
     """
 
     def __init__(

@@ -175,11 +175,8 @@ class FineTuningTask(Task):
     ) -> ExampleSet:
         """Tokenizes the examples of a data set, see `encode`, and prints a summary.
 
-        Args:
-          examples, name: of the data set.
-          labelled, training: see `encode`.
-          pad_to_max: pad all batches to the maximum length.
-          few_lengths: pad batches to a few lengths, as the model is compiled for each.
+        `pad_to_max` pads all batches to the maximum length, `few_lengths` to a few lengths, as the
+        model is compiled for each.
         """
         data = self.encode(examples, labelled=labelled, training=training)
         data.name = name
@@ -195,10 +192,7 @@ class FineTuningTask(Task):
     ) -> ExampleSet:
         """Converts examples to token sequences of at most `max_seq_length`.
 
-        Args:
-          examples: of the task's own type.
-          labelled: whether every example must have a label.
-          training: whether the examples are to be trained on.
+        `labelled`: every example must have a label; `training`: they are to be trained on.
 
         Raises:
           AlbertError: a label is missing or unknown, or as the task says.

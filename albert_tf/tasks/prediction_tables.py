@@ -24,10 +24,8 @@ _SUM_TOLERANCE = 1e-3
 class Predictions(NamedTuple):
     """A table of predictions.
 
-    Attributes:
-      ids: of n examples.
-      labels: the classes; empty for regression.
-      values: float64 [n, labels], probabilities; without labels [n], the predictions themselves.
+    `values` are probabilities, float64 [n, labels], or without labels [n] the predictions
+    themselves.
     """
 
     ids: list[str]

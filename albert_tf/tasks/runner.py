@@ -203,10 +203,7 @@ def report(
 ) -> dict[str, float]:
     """Evaluates, prints the metrics, and writes eval_results.json and the task's own results.
 
-    Args:
-      estimator: of the run, whose best weights are evaluated.
-      eval_specs: the data sets; tasks write results of those that have `examples`.
-      folder: for the files.
+    `eval_specs` are the data sets; tasks write results of those that have `examples`.
 
     Returns:
       The metrics. Those of the first data set have their own names, those of others the names

@@ -42,11 +42,8 @@ _OF_A_STEP = r"ckpt-(?P<step>\d{1,18})"
 class BestRecord:
     """The best evaluation of a run.
 
-    Attributes:
-      step: of the training.
-      metric, value: what was compared.
-      checkpoint: the name of the weights beside the record.
-      data: identifies what was evaluated on; empty if that is unknown.
+    `checkpoint` is the name of the weights beside the record, `data` identifies what was evaluated
+    on, if that is known.
     """
 
     step: int
@@ -94,17 +91,14 @@ class BestRecord:
 class RunFolder:
     """The output directory of one run; docs/reliability.md has the rules for changing it.
 
-      run_config.json                    whose run it is; written first, never replaced
-      task.json, tokenizer.json, …       what the task needs to use the weights
-      checkpoints/ckpt-<step>            all that resuming needs; `checkpoint` lists them
-      best/ckpt-<step>, best/best.json   the weights of the best evaluation, and its record
-      metrics.jsonl, events/             the log
-      eval_results.json, predictions, …  results, written again by every evaluation
-      seeds.json, seed-<seed>/           the runs with several seeds, and the name of the best
-      .lock                              while a process trains
-
-    Attributes:
-      path: of the folder; it may be missing.
+    run_config.json                    whose run it is; written first, never replaced
+    task.json, tokenizer.json, …       what the task needs to use the weights
+    checkpoints/ckpt-<step>            all that resuming needs; `checkpoint` lists them
+    best/ckpt-<step>, best/best.json   the weights of the best evaluation, and its record
+    metrics.jsonl, events/             the log
+    eval_results.json, predictions, …  results, written again by every evaluation
+    seeds.json, seed-<seed>/           the runs with several seeds, and the name of the best
+    .lock                              while a process trains
     """
 
     path: str

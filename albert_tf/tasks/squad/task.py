@@ -46,11 +46,7 @@ _SPAN_LOGITS = ("start_logits", "end_logits")
 
 @dataclasses.dataclass(eq=False)
 class QuestionSet(ExampleSet):
-    """Questions, whose sequences are windows of their contexts.
-
-    Attributes:
-      asked: the questions and windows, in the order of the sequences.
-    """
+    """Questions, whose sequences are windows of their contexts, in the order of `asked`."""
 
     asked: WindowedQuestions | None = None
     _latest: tuple[object, Answers | None] = (None, None)

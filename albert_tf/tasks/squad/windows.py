@@ -52,13 +52,8 @@ def cut_windows(
     """Cuts the contexts of questions into windows.
 
     Windows begin every `doc_stride` pieces, or sooner if that would skip pieces; the last one ends
-    with the context.
-
-    Args:
-      starts, lengths: number of the first piece, and how many pieces, of each question's context,
-        int64 [Q].
-      query_lengths: pieces of each question, int64 [Q].
-      spec: the lengths.
+    with the context. `starts` and `lengths`, int64 [Q], are the number of the first piece, and how
+    many pieces, of each question's context; `query_lengths` the pieces of each question.
     """
     room = spec.max_seq_length - 3 - query_lengths
     stride = tf.minimum(room, spec.doc_stride)
@@ -75,12 +70,8 @@ def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tenso
     """Whether no other window of the question shows more context around a piece.
 
     A window shows as much as the smaller of the numbers of pieces to the left and right. Among
-    equals a longer window wins, then an earlier one, so each piece has exactly one.
-
-    Args:
-      windows: all windows.
-      rows: numbers of n of them, int64 [n].
-      pieces: numbers of pieces in these windows, int64 [n, K].
+    equals a longer window wins, then an earlier one, so each piece has exactly one. `rows` are the
+    numbers of n windows, int64 [n], `pieces` numbers of pieces in them, int64 [n, K].
 
     Returns:
       bool [n, K].
