@@ -40,8 +40,6 @@ _BUCKETS = Metrics.counter("create_pretraining_data", "buckets")
 class BeamRunner(contextlib.AbstractContextManager):
     """Runs a build with Beam; see pretraining_build.Runner.
 
-    `beam_options` are Beam's pipeline options, as on a command line; by default its DirectRunner.
-
     Raises:
       AlbertError: the options are malformed.
     """

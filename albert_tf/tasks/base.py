@@ -192,8 +192,6 @@ class FineTuningTask(Task):
     ) -> ExampleSet:
         """Converts examples to token sequences of at most `max_seq_length`.
 
-        `labelled`: every example must have a label; `training`: they are to be trained on.
-
         Raises:
           AlbertError: a label is missing or unknown, or as the task says.
         """

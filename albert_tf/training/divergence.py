@@ -8,17 +8,14 @@ towards where it began. It does not matter how many steps run at a time or where
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.errors import DivergedError
 from albert_tf.training.specs import FLOAT16, STOP, RunConfig
-from albert_tf.training.task import Arrays
 
 #: Steps in a row that are not finite and end a run.
 NONFINITE_STEPS = 10
@@ -33,8 +30,8 @@ _AFRESH: Mapping[str, Any] = {"window": (0, 0.0, 0.0), "best": None}
 _ADVICE = "Lower the learning rate or lengthen the warm-up"
 
 
-class DivergenceCheck(tf.train.experimental.PythonState):
-    """Checks every step of a run. Its state belongs into the run's checkpoints.
+class DivergenceCheck:
+    """Checks every step of a run; needs no TensorFlow. Its state belongs into the checkpoints.
 
     Attributes:
       state: JSON values: the number of all skipped steps, and of the last ones; count, sum and sum
@@ -45,22 +42,13 @@ class DivergenceCheck(tf.train.experimental.PythonState):
     def __init__(
         self, config: RunConfig, max_steps: int, checkpoints: Callable[[], Mapping[int, str]]
     ) -> None:
-        super().__init__()
         self._config, self._max_steps, self._checkpoints = config, max_steps, checkpoints
         self._window = max(_STEPS, int(_SHARE_OF_RUN * max_steps))
         self.state = {
             "skipped": 0, "nonfinite": 0, "first": None, "warned": False, **_AFRESH
         }  # fmt: skip
 
-    def serialize(self) -> str:
-        """Returns the state as text, for a checkpoint."""
-        return json.dumps(self.state)
-
-    def deserialize(self, serialized: str) -> None:
-        """Takes the state from the text in a checkpoint."""
-        self.state = json.loads(serialized)
-
-    def check(self, step: int, metrics: Arrays) -> str | None:
+    def check(self, step: int, metrics: Mapping[str, np.ndarray]) -> str | None:
         """Takes the metrics of the steps up to `step`, see `TrainLoop.run`, [steps] each.
 
         Returns a warning, at most one in a run; raises DivergedError if the run has to end.
