@@ -24,6 +24,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.huggingface import TOKENIZER_CONFIG, VOCABULARIES
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
+from albert_tf.io.sentencepiece_proto import ModelProto
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
@@ -124,8 +125,6 @@ def _steps(step: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, A
 
 def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     """Builds the SentencePiece model of a unigram tokenizer."""
-    from sentencepiece import sentencepiece_model_pb2 as pb2
-
     steps = dict([*_steps(values["normalizer"]), *_steps(values["pre_tokenizer"])])
     model = values["model"]
     if model.get("byte_fallback"):
@@ -135,7 +134,7 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     words = steps["Metaspace"]
     if words.get("prepend_scheme", "always") != "always" or not words.get("add_prefix_space", True):
         raise _unlike(source, "no space before the first word")
-    proto = pb2.ModelProto()
+    proto = ModelProto()
     table = steps.get("Precompiled", {}).get("precompiled_charsmap", "")
     proto.normalizer_spec.precompiled_charsmap = base64.b64decode(table, validate=True)
     # true: a control symbol; false: a symbol that the user gave to SentencePiece's trainer.
@@ -216,9 +215,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
     Returns:
       Its content; None unless the model is a unigram one without bytes as pieces.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
+    model = ModelProto.FromString(tokenizer.data)
     trainer = model.trainer_spec
     if trainer.model_type != trainer.UNIGRAM or trainer.byte_fallback:
         return None

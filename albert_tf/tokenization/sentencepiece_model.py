@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.normalization import normalize
-
-if TYPE_CHECKING:
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 WORD_START = "▁"
 # As in the official table, which lacks ', <, = and >.
@@ -55,11 +52,10 @@ class SentencePieceModel:
         """
         import sentencepiece as spm
         from google.protobuf.message import DecodeError
-        from sentencepiece import sentencepiece_model_pb2 as pb2
 
         self._processor = spm.SentencePieceProcessor()
         try:
-            model = pb2.ModelProto.FromString(model_proto)
+            model = ModelProto.FromString(model_proto)
             self.pieces: list[str] = [entry.piece for entry in model.pieces]
             if fault := model_fault(model):
                 raise AlbertError(f"{source} is damaged: {fault}; get it again.")

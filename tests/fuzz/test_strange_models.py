@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from sentencepiece import sentencepiece_model_pb2 as pb2
 
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.tokenizer import tokenizer_json
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 BUNDLED = Path(__file__).parents[2] / "albert_tf/pretrained/albert_tiny_books/spiece.model"
@@ -28,7 +28,7 @@ TEXTS = ("In 2013, ﬁne ½ e\u0301 ｱﾞ ㌔ ﷺ \0", "a" * 300, "<x>" * 40, "
 
 
 def _table(change: Callable[[bytearray], object], spec: str = "normalizer_spec") -> Callable:
-    def alter(model: pb2.ModelProto) -> None:
+    def alter(model: ModelProto) -> None:
         table = bytearray(model.normalizer_spec.precompiled_charsmap)
         change(table)
         getattr(model, spec).precompiled_charsmap = bytes(table)
@@ -95,7 +95,7 @@ def main() -> None:
     values = tokenizer_json(Tokenizer.from_file(str(BUNDLED)))
     with tempfile.TemporaryDirectory() as folder:
         for name, alter in {"no change": lambda model: None, **FAULTS}.items():
-            model = pb2.ModelProto.FromString(BUNDLED.read_bytes())
+            model = ModelProto.FromString(BUNDLED.read_bytes())
             del model.pieces[200:]
             alter(model)
             print(name, end=": ", flush=True)

@@ -12,10 +12,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+from sentencepiece import SentencePieceProcessor
 
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.tokenizer import tokenizer_json, write_tokenizer
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import RELEASED_MODEL, WORDPIECES, needs_release, random_texts
@@ -42,7 +43,7 @@ def theirs(model, recent):
     user-defined symbols as added tokens.
     """
     values = copy.deepcopy(ours(model))
-    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(model).read_bytes())
+    proto = ModelProto.FromString(Path(model).read_bytes())
     table = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
     steps = [
         {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
@@ -218,7 +219,7 @@ def test_another_wordpiece_tokenizer_is_refused(keys, value, message, tmp_path):
 
 def test_the_written_one_segments_as_the_digit_comma_rule_does(released_model):
     tokenizer = Tokenizer.from_file(released_model)
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
+    model = ModelProto.FromString(tokenizer.data)
     vocabulary = tokenizer_json(tokenizer)["model"]["vocab"]
     for piece, (text, score) in zip(model.pieces, vocabulary):
         assert piece.piece == text

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece as spm
-from sentencepiece import sentencepiece_model_pb2 as pb2
 
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.sentencepiece_model import model_fault, starts_word
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import RELEASED_MODEL, needs_release, spans_of
@@ -133,4 +133,4 @@ def test_every_normalization_rule_is_accepted(rule, tmp_path):
         minloglevel=2,
         **rules,
     )
-    assert model_fault(pb2.ModelProto.FromString(model.getvalue())) == ""
+    assert model_fault(ModelProto.FromString(model.getvalue())) == ""
