@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import importlib.metadata
 import io
 import os
 import random
@@ -185,7 +186,7 @@ def train_sentencepiece(
 ) -> dict[str, object]:
     """Trains a vocabulary; writes PREFIX.model, PREFIX.vocab, PREFIX.training.json, tokenizer.json.
 
-    Equal text and settings give equal bytes.
+    Equal text, settings and version of the sentencepiece package give equal bytes.
 
     Args:
       input_files: one sentence per line; blank lines are skipped. UTF-8, plain or compressed.
@@ -195,7 +196,7 @@ def train_sentencepiece(
       overwrite: replace existing files.
 
     Returns:
-      The content of PREFIX.training.json: settings, counts, fit and the model's sha256.
+      The content of PREFIX.training.json: settings, version, counts, fit and the model's sha256.
 
     Raises:
       AlbertError: bad input, text too small for the vocabulary, output files that exist already or
@@ -249,6 +250,7 @@ def _train_and_save(
     tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
     result = {
         "settings": dataclasses.asdict(settings),
+        "sentencepiece": importlib.metadata.version("sentencepiece"),
         **counts,
         **_report(tokenizer, sentences),
         "model_sha256": spec.sha256,

@@ -25,7 +25,7 @@ WORDPIECE_LINE = (
 )
 WORDPIECES = WORDPIECE_LINE.split()
 SAMPLE_LINE = (
-    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
+    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,050, 92, 9,9 "
     "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
     "x y 5, ' = river, stone and bread; resume"
 )
@@ -49,7 +49,7 @@ def small_model(tmp_path_factory):
         chosen.insert(rng.randrange(6), rng.choice(numbers))
         lines.append(" ".join(chosen) + ".")
     (folder / "text.txt").write_text("\n".join(lines), "utf-8")
-    settings = VocabularySettings(vocab_size=250, character_coverage=1.0)
+    settings = VocabularySettings(vocab_size=130, character_coverage=1.0)
     train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
     return str(folder / "small.model")
 
