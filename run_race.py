@@ -1,80 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to choose among answers: RACE, or questions with any
-number of options.
+"""Starts albert_tf/scripts/run_race.py."""
 
-  python run_race.py --data_dir=RACE --do_train --do_eval --do_predict \\
-    --init_checkpoint=runs/base --output_dir=runs/race
-  python run_race.py --do_train --train_file=train.jsonl \\
-    --init_checkpoint=runs/base --output_dir=runs/mine
-  python run_race.py --do_predict --predict_file=new.jsonl \\
-    --output_dir=runs/mine
-
-RACE is read as distributed, one file for each article; run_race.py trains on
-train, evaluates on dev and predicts test. A line of a .jsonl file is an object
-with context, question, options and label (from 0) or answer (a letter);
-context or question may be absent and, for prediction, the label. A blank "_"
-in a question is replaced with the option. Evaluation writes eval_results.json,
-with the accuracy on all questions and on those of middle and of high schools;
-prediction writes predictions.tsv and predict_results.json. Settings come from
-a recipe for the model's size; --gradient_accumulation_steps fits its 128
-sequences a step into less memory.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-from absl import flags
-
-from albert_tf.cli import script
-from albert_tf.cli.flags import define_path, define_settings, refuse_flags
-from albert_tf.errors import AlbertError
-from albert_tf.tasks import flags as shared
-from albert_tf.tasks.multiple_choice import data
-
-FLAGS = flags.FLAGS
-#: The split of RACE that each action reads without a file.
-_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
-
-
-def define_flags() -> None:
-    """Defines the flags of this script."""
-    shared.define_finetuning_flags(
-        "A .jsonl file (also .gz, .bz2 or .xz), instead of RACE, of questions"
-    )
-    FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
-    define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")
-    define_settings(data.MultipleChoiceSpec, without=("max_seq_length",))
-
-
-def _main() -> None:
-    shared.check_requested()
-    of_race = [action for action in shared.requested() if not FLAGS[f"{action}_file"].value]
-    if of_race and not FLAGS.data_dir:
-        raise AlbertError(f"--do_{of_race[0]} needs --data_dir (for RACE) or --{of_race[0]}_file.")
-    if not of_race:
-        reason = "all questions are read from --train_file, --eval_file and --predict_file."
-        refuse_flags(("data_dir",), reason)
-    # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-    from albert_tf.tasks.runner import run
-
-    def read(action: str) -> Sequence[data.MultipleChoiceExample]:
-        if path := FLAGS[f"{action}_file"].value:
-            return data.read_questions(path)
-        return data.read_race(FLAGS.data_dir, _SPLITS[action])
-
-    # All data is read before anything is trained, so that its errors show at once.
-    examples = shared.read_examples(read)
-    task, config = shared.open_task(MultipleChoiceTask, "race")
-    run(task, examples, config)
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)
-
+from albert_tf.scripts.run_race import __doc__, main  # noqa: F401
 
 if __name__ == "__main__":
     main()

@@ -1,69 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0).
+"""Starts albert_tf/scripts/run_squad.py."""
 
-  python run_squad.py --version=2.0 --do_train --do_eval \\
-    --train_file=train-v2.0.json --eval_file=dev-v2.0.json \\
-    --init_checkpoint=runs/base --output_dir=runs/squad
-  python run_squad.py --do_predict --predict_file=new.json \\
-    --output_dir=runs/squad
-
-Evaluation and prediction write predictions.json, nbest_predictions.json and,
-for 2.0, null_odds.json into the output directory; evaluation also writes
-eval_results.json. The directory has all that prediction needs: the model, its
-settings and the threshold found on --eval_file, above which a question counts
-as unanswerable. Settings come from a recipe for the model's size.
-"""
-
-from __future__ import annotations
-
-from absl import flags
-
-from albert_tf.cli import script
-from albert_tf.cli.flags import define_settings, refuse_flags
-from albert_tf.errors import AlbertError
-from albert_tf.tasks import flags as shared
-from albert_tf.tasks.squad.data import FILES, Question, SquadSpec, read_squad
-
-FLAGS = flags.FLAGS
-
-
-def define_flags() -> None:
-    """Defines the flags of this script."""
-    shared.define_finetuning_flags("Questions in SQuAD's JSON layout")
-    define_settings(SquadSpec, without=("max_seq_length",))
-    flags.DEFINE_float(
-        "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "
-        "odds are above this value. Default: the best value on --eval_file, else 0."
-    )  # fmt: skip
-
-
-def _main() -> None:
-    shared.check_requested()
-    if FLAGS.do_train and not FLAGS.version:
-        raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
-    # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.runner import run
-    from albert_tf.tasks.squad.task import SquadTask
-
-    shared.check_outputs(FILES)
-    # All data is read before anything is trained, so that its errors show at once.
-    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}")
-    if FLAGS.null_score_diff_threshold is not None:
-        task.use_threshold(FLAGS.null_score_diff_threshold)
-    if task.spec.version == "1.1":
-        refuse_flags(("start_n_top", "end_n_top"), "models of SQuAD 1.1 have no beam.")
-
-    def read(action: str) -> list[Question]:
-        return read_squad(shared.file_of(action), version=task.spec.version)
-
-    run(task, shared.read_examples(read), config)
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)
-
+from albert_tf.scripts.run_squad import __doc__, main  # noqa: F401
 
 if __name__ == "__main__":
     main()

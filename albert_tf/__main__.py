@@ -20,27 +20,30 @@ from albert_tf import __version__
 class Command(NamedTuple):
     """A command: the module that uses a model, the script, or both in this order.
 
-    Each has a docstring of lines that fit a terminal, `define_flags` and `main`.
+    Modules are named below albert_tf. Each has a docstring of lines that fit a terminal,
+    `define_flags` and `main`.
     """
 
     summary: str
     modules: tuple[str, ...]
 
 
-_USE = "albert_tf.commands."
 #: The commands by group, in the order of the list.
 GROUPS = {
     "Use a model: albert embed MODEL TEXT...": {
-        "embed": Command("compute a vector for each text", (_USE + "embed",)),
-        "fill-mask": Command("predict the words in place of [MASK]", (_USE + "fill_mask",)),
+        "embed": Command("compute a vector for each text", ("commands.embed",)),
+        "fill-mask": Command("predict the words in place of [MASK]", ("commands.fill_mask",)),
     },
     "Fine-tune a model, and use it: albert classify MODEL TEXT...": {
         "classify": Command(
-            "label texts or pairs: your own data, GLUE", (_USE + "classify", "run_classifier")
+            "label texts or pairs: your own data, GLUE",
+            ("commands.classify", "scripts.run_classifier"),
         ),
-        "answer": Command("answer questions about a text: SQuAD", (_USE + "answer", "run_squad")),
+        "answer": Command(
+            "answer questions about a text: SQuAD", ("commands.answer", "scripts.run_squad")
+        ),
         "choose": Command(
-            "choose among options: your own data, RACE", (_USE + "choose", "run_race")
+            "choose among options: your own data, RACE", ("commands.choose", "scripts.run_race")
         ),
     },
     "Pretrain a model on your own text": {
@@ -52,13 +55,15 @@ GROUPS = {
             "build records from sentences", ("data_prep.create_pretraining_data",)
         ),
         "verify-records": Command("check or print records", ("data_prep.verify_records",)),
-        "pretrain": Command("train a model on records", ("run_pretraining",)),
+        "pretrain": Command("train a model on records", ("scripts.run_pretraining",)),
     },
     "Convert and export a model": {
         "convert-checkpoint": Command(
-            "convert from and to TF1, Hugging Face and TF-Hub", ("convert_checkpoint",)
+            "convert from and to TF1, Hugging Face and TF-Hub", ("scripts.convert_checkpoint",)
         ),
-        "export": Command("write a SavedModel or a TensorFlow Lite model", ("export_tfhub",)),
+        "export": Command(
+            "write a SavedModel or a TensorFlow Lite model", ("scripts.export_tfhub",)
+        ),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -97,7 +102,8 @@ def main() -> None:
 
 
 def _run(name: str, arguments: list[str]) -> None:
-    loaded = [importlib.import_module(module) for module in COMMANDS[name].modules]
+    modules = COMMANDS[name].modules
+    loaded = [importlib.import_module(f"albert_tf.{module}") for module in modules]
     if arguments and not arguments[0].startswith("-"):
         loaded = loaded[:1]
     # What absl prints for --help, where %% is %.
@@ -105,9 +111,9 @@ def _run(name: str, arguments: list[str]) -> None:
     if len(loaded) > 1:
         texts[0] += f"\n\n  albert {name} MODEL --help     lists the flags of this form"
     text = "\n\n".join(texts).replace("%", "%%") + "\n"
-    for module in COMMANDS[name].modules:
-        text = text.replace(f"python {module}.py", f"albert {name}")
-        text = text.replace(f"python -m {module}", f"albert {name}")
+    for module in modules:
+        for start in (f"python {module.removeprefix('scripts.')}.py", f"python -m {module}"):
+            text = text.replace(start, f"albert {name}")
     sys.modules["__main__"].__doc__ = text
     sys.argv = [f"albert {name}", *arguments]
     loaded[-1].main()

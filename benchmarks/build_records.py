@@ -27,14 +27,14 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
+from albert_tf.data_prep import pretraining_build
+from albert_tf.data_prep.local_runner import LocalRunner
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.common import describe_machine, show_spread, spread
-from data_prep import pretraining_build
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_options import PretrainingOptions
 
 #: Instances a second of the official builder by sequence length (77 and 20 predictions).
 OFFICIAL_INSTANCES = {512: 86.0, 128: 311.0}

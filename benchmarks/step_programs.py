@@ -205,11 +205,11 @@ def _masked(config: AlbertConfig, seq_length: int, folder: str) -> tuple:
 
 
 def _compact(config: AlbertConfig, seq_length: int, vocabulary: str, words: list[str]) -> tuple:
+    from albert_tf.data_prep.pretraining_build import build_pretraining_data
+    from albert_tf.data_prep.pretraining_options import PretrainingOptions
     from albert_tf.tasks.pretraining.data import open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.tokenization.tokenizer import Tokenizer
-    from data_prep.pretraining_build import build_pretraining_data
-    from data_prep.pretraining_options import PretrainingOptions
 
     folder = os.path.dirname(vocabulary)
     rng = np.random.default_rng(0)

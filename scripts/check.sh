@@ -14,7 +14,8 @@ $python -m ruff check --quiet .
 $python -m ruff format --check --quiet .
 $python -c '
 import convert_checkpoint, export_tfhub, run_classifier, run_pretraining, run_race, run_squad
-import data_prep.create_pretraining_data, data_prep.split_sentences, data_prep.train_sentencepiece
+import data_prep.create_pretraining_data, data_prep.split_sentences
+import data_prep.train_sentencepiece, data_prep.verify_records
 '
 
 changed=$(git diff --name-only HEAD -- '*.py' && git ls-files --others --exclude-standard '*.py')

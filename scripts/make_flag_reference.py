@@ -18,12 +18,12 @@ SCRIPTS = (
     "data_prep.train_sentencepiece",
     "data_prep.create_pretraining_data",
     "data_prep.verify_records",
-    "run_pretraining",
-    "run_classifier",
-    "run_squad",
-    "run_race",
-    "convert_checkpoint",
-    "export_tfhub",
+    "scripts.run_pretraining",
+    "scripts.run_classifier",
+    "scripts.run_squad",
+    "scripts.run_race",
+    "scripts.convert_checkpoint",
+    "scripts.export_tfhub",
 )
 COMMANDS = ("embed", "fill_mask", "classify", "answer", "choose")
 HEADER = """\
@@ -73,7 +73,10 @@ def section(title: str, name: str) -> str:
 
 def flag_reference() -> str:
     """The page."""
-    sections = [section(f"{name.replace('.', '/')}.py", name) for name in SCRIPTS]
+    sections = [
+        section(f"{name.removeprefix('scripts.').replace('.', '/')}.py", f"albert_tf.{name}")
+        for name in SCRIPTS
+    ]
     for name in COMMANDS:
         title = f"albert {name.replace('_', '-')} MODEL"
         sections.append(section(title, f"albert_tf.commands.{name}"))

@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-import export_tfhub
-import run_classifier
-import run_pretraining
-from albert_tf.io import files
-from data_prep import (
+from albert_tf.data_prep import (
     create_pretraining_data,
     split_sentences,
     train_sentencepiece,
     verify_records,
 )
+from albert_tf.io import files
+from albert_tf.scripts import export_tfhub, run_classifier, run_pretraining
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
-import run_pretraining
+from albert_tf.scripts import run_pretraining
 from albert_tf.tasks.flags import run_settings
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from tests.support.script_flags import temporary_flags

@@ -14,13 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import convert_checkpoint
-import data_prep.create_pretraining_data
-import data_prep.split_sentences
-import data_prep.train_sentencepiece
-import export_tfhub
-import run_classifier
-import run_pretraining
+from albert_tf.data_prep import create_pretraining_data, split_sentences, train_sentencepiece
+from albert_tf.scripts import convert_checkpoint, export_tfhub, run_classifier, run_pretraining
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BestRecord, checkpoints_in
 from tests.faults.configurations import CONFIGURATIONS, write_data
@@ -120,7 +115,7 @@ def _arguments(name: str, *more: str) -> Callable[[Path, Path], list[str]]:
 
 PROGRAMS = {
     "create_pretraining_data": Program(
-        data_prep.create_pretraining_data,
+        create_pretraining_data,
         _arguments("builder", "--dupe_factor=3", "--num_shards=3"),
         grows=lambda name: name.startswith("_build/"),
     ),
@@ -144,14 +139,14 @@ PROGRAMS = {
         disks=6,
     ),
     "split_sentences": Program(
-        data_prep.split_sentences,
+        split_sentences,
         lambda inputs, out: [
             f"--input_file={inputs / 'text.txt'}",
             f"--output_file={out / 'sentences.txt'}",
         ],
     ),
     "train_sentencepiece": Program(
-        data_prep.train_sentencepiece,
+        train_sentencepiece,
         lambda inputs, out: [
             f"--input_file={inputs / 'text.txt'}",
             f"--output_prefix={out / 'en'}",

@@ -13,8 +13,8 @@ import signal
 
 import pytest
 
-import run_classifier
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_classifier
 from albert_tf.tasks.classification.classifier import TextClassifier
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer

@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
-import run_classifier
+from albert_tf.scripts import run_classifier
 from albert_tf.tasks.glue.submission import TEST_SETS
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.script_flags import run_printed

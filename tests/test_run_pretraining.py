@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_pretraining
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.scripts import run_pretraining
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 
 MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"

@@ -12,7 +12,7 @@ import random
 import pytest
 import tensorflow as tf  # noqa: F401  (two logical CPUs are made where it is imported)
 
-import run_race
+from albert_tf.scripts import run_race
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road", "lamp", "boat"]

@@ -11,8 +11,8 @@ import shutil
 
 import pytest
 
-import run_squad
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_squad
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score

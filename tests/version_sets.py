@@ -27,6 +27,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from albert_tf.export.id_formats import TFLITE
 from albert_tf.io import files
 from albert_tf.keras2 import keras
@@ -37,9 +40,6 @@ from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from tests.support.small_tasks import write_run
 from tests.training.conftest import TINY_CONFIG
 

@@ -10,13 +10,13 @@ from absl import flags
 
 from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
+from albert_tf.data_prep.documents import read_blocks, tokenize
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state
 from benchmarks.gpu_step.text import save_text
-from data_prep.documents import read_blocks, tokenize
 
 FLAGS = flags.FLAGS
 

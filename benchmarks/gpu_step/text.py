@@ -26,14 +26,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from albert_tf.data.records import to_model_names
+from albert_tf.data_prep.documents import DOCUMENT_END, Bucket
+from albert_tf.data_prep.instances import create_instances
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.pretraining_shards import Context, compact_columns, masked_columns
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
 from benchmarks.gpu_step.program import BATCH, Program
-from data_prep.documents import DOCUMENT_END, Bucket
-from data_prep.instances import create_instances
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, compact_columns, masked_columns
 
 #: Numbers have two bytes, and two of them stand for ends of sentences and documents.
 _MAX_PIECES = (1 << 16) + DOCUMENT_END

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import run_pretraining
 from albert_tf import pretrained
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.io import files
+from albert_tf.scripts import run_pretraining
 from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.bundled_model import heldout, make
-from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.corpora import build
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
+from albert_tf.data_prep.documents import Bucket, tokenize
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from albert_tf.weights.run_folder import RunFolder
 from benchmarks.gpu_step import emit, text
 from benchmarks.gpu_step.program import BATCH, INITIAL_FILE, WEIGHT, Parameter, Program, load_state
 from benchmarks.random_step import random_columns
-from data_prep.documents import Bucket, tokenize
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 from tests.support.device_side import needs_jax, run_here, run_with_jax
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-import run_classifier
 from albert_tf.cli.flags import (
     PathParser,
     define_path,
 )
-from data_prep import split_sentences
+from albert_tf.data_prep import split_sentences
+from albert_tf.scripts import run_classifier
 from tests.support.script_flags import temporary_flags
 
 ROOT = Path(__file__).parents[2]
@@ -125,25 +125,26 @@ def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):
 TRAIN = ["--do_train", "--output_dir=runs/none"]
 #: Script, command line and error.
 REFUSED = [
-    ("run_classifier", ["--task_name=rte", "--data_dir=glue", "--train_file=a.tsv"],
+    ("scripts.run_classifier", ["--task_name=rte", "--data_dir=glue", "--train_file=a.tsv"],
      "--train_file would be ignored: for files of your own, leave --task_name out"),
-    ("run_classifier", ["--task_name=all", "--data_dir=glue", "--predict_file=a.tsv"],
+    ("scripts.run_classifier", ["--task_name=all", "--data_dir=glue", "--predict_file=a.tsv"],
      "--predict_file would be ignored"),
-    ("run_classifier", ["--task_name=sts-b", "--data_dir=glue", "--regression",
+    ("scripts.run_classifier", ["--task_name=sts-b", "--data_dir=glue", "--regression",
                         "--label_column=score"],
      "--label_column and --regression would be ignored"),
-    ("run_classifier", ["--train_file=a.tsv", "--data_dir=glue"],
+    ("scripts.run_classifier", ["--train_file=a.tsv", "--data_dir=glue"],
      "--data_dir would be ignored: it requires --task_name="),
-    ("run_classifier", ["--train_file=a.tsv", "--eval_every_steps=5"],
+    ("scripts.run_classifier", ["--train_file=a.tsv", "--eval_every_steps=5"],
      "--eval_every_steps would be ignored: without --do_eval"),
-    ("run_pretraining", ["--input_file=records", "--tpu_name=local"],
+    ("scripts.run_pretraining", ["--input_file=records", "--tpu_name=local"],
      "--tpu_name needs --strategy=tpu"),
-    ("run_squad", ["--version=1.1", "--train_file=a.json", "--early_stopping_evals=2"],
+    ("scripts.run_squad", ["--version=1.1", "--train_file=a.json", "--early_stopping_evals=2"],
      "--early_stopping_evals would be ignored"),
-    ("run_race", ["--train_file=a.jsonl", "--data_dir=RACE"], "--data_dir would be ignored"),
-    ("run_pretraining", ["--input_file=records", "--eval_every_steps=5"],
+    ("scripts.run_race", ["--train_file=a.jsonl", "--data_dir=RACE"],
+     "--data_dir would be ignored"),
+    ("scripts.run_pretraining", ["--input_file=records", "--eval_every_steps=5"],
      "--eval_every_steps would be ignored"),
-    ("export_tfhub", ["--albert_directory=a", "--export_path=b", "--max_seq_length=64"],
+    ("scripts.export_tfhub", ["--albert_directory=a", "--export_path=b", "--max_seq_length=64"],
      "--max_seq_length would be ignored"),
     ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=jsonl",
                                    "--document_blank_lines=1"],
@@ -153,8 +154,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("script", "arguments", "message"), REFUSED)
 def test_a_flag_of_another_mode_is_refused(script, arguments, message, run_script):
-    train = TRAIN if script.startswith("run_") else []
-    done = run_script(importlib.import_module(script), *train, *arguments)
+    train = TRAIN if script.startswith("scripts.run_") else []
+    done = run_script(importlib.import_module(f"albert_tf.{script}"), *train, *arguments)
     assert done.returncode == 1
     assert message in done.stderr
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, StoppedError
-from data_prep import (
+from albert_tf.data_prep import (
     beam_runner,
     create_pretraining_data,
     documents,
     local_runner,
     pretraining_build,
 )
-from data_prep.beam_runner import BeamRunner
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.verify_records import find_records, verify
+from albert_tf.data_prep.beam_runner import BeamRunner
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.verify_records import find_records, verify
+from albert_tf.errors import AlbertError, StoppedError
 from tests.support.cases import slow
 from tests.support.corpora import build, corpus, digests
 
@@ -150,7 +150,7 @@ def test_a_missing_beam_is_reported_for_its_runner_only(
     tmp_path, text, vocabulary, run_script, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    monkeypatch.delitem(sys.modules, "data_prep.beam_runner")
+    monkeypatch.delitem(sys.modules, "albert_tf.data_prep.beam_runner")
     given = f"--input_file={text}", f"--vocab_file={vocabulary}", "--dupe_factor=1"
     run_script(create_pretraining_data, f"--output_dir={tmp_path}/local", *given).ok()
     result = run_script(

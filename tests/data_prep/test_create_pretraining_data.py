@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from albert_tf.data.manifest import Manifest
+from albert_tf.data_prep import create_pretraining_data
+from albert_tf.data_prep.create_pretraining_data import describe
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.verify_records import find_records, verify
 from albert_tf.io.files import sha256
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import create_pretraining_data
-from data_prep.create_pretraining_data import describe
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.verify_records import find_records, verify
 from tests.support.corpora import VOCAB_SIZE, build, corpus, read_columns, unmasked_ids
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -119,8 +119,8 @@ def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_tex
 PEAK = """
 import resource, sys
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 text, model, folder = sys.argv[1:]
 options = PretrainingOptions(max_seq_length=128, dupe_factor=1)
 build_pretraining_data([text], Tokenizer.from_file(model), folder, options)

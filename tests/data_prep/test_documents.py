@@ -5,8 +5,8 @@
 import numpy as np
 import pytest
 
-from data_prep import documents as documents_module
-from data_prep.documents import Bucket, bucket_path, read_blocks, tokenize
+from albert_tf.data_prep import documents as documents_module
+from albert_tf.data_prep.documents import Bucket, bucket_path, read_blocks, tokenize
 
 
 class Letters:

@@ -7,9 +7,9 @@ from collections import Counter, namedtuple
 import numpy as np
 import pytest
 
-from data_prep.documents import DOCUMENT_END, SENTENCE_END, Bucket
-from data_prep.instances import _truncate, create_instances
-from data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.documents import DOCUMENT_END, SENTENCE_END, Bucket
+from albert_tf.data_prep.instances import _truncate, create_instances
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 
 WORD_STARTS = np.ones(1000, bool)
 

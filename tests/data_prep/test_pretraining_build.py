@@ -17,14 +17,14 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
+from albert_tf.data_prep import local_runner, pretraining_build
+from albert_tf.data_prep.beam_runner import BeamRunner
+from albert_tf.data_prep.local_runner import LocalRunner
+from albert_tf.data_prep.pretraining_build import _Build
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.verify_records import find_records, verify
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import local_runner, pretraining_build
-from data_prep.beam_runner import BeamRunner
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import _Build
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.verify_records import find_records, verify
 from tests.support.corpora import SMALL, build, corpus, digests
 
 ROOT = pathlib.Path(__file__).parents[2]

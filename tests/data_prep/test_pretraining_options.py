@@ -4,8 +4,8 @@
 
 import pytest
 
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.errors import AlbertError
-from data_prep.pretraining_options import PretrainingOptions
 
 
 def test_max_predictions_follow_the_length():

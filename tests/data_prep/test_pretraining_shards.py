@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from albert_tf.data.framing import read_frames
+from albert_tf.data_prep import pretraining_build
+from albert_tf.data_prep.local_runner import LocalRunner
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.pretraining_shards import Context, write_pretraining_shard
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep import pretraining_build
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, write_pretraining_shard
 from tests.support.builders import write_vocabulary
 from tests.support.corpora import build, read_columns, unmasked_ids
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from data_prep.sentence_splitter import SentenceSplitter, sentence_ends_here
+from albert_tf.data_prep.sentence_splitter import SentenceSplitter, sentence_ends_here
 
 
 @pytest.fixture(scope="module")

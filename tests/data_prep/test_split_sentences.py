@@ -8,11 +8,11 @@ import tracemalloc
 
 import pytest
 
-import data_prep.split_sentences as split_sentences_module
+import albert_tf.data_prep.split_sentences as split_sentences_module
+from albert_tf.data_prep.split_sentences import Layout, list_files, split_sentences
 from albert_tf.errors import AlbertError
 from albert_tf.io import text_files
 from albert_tf.io.text_files import read_lines
-from data_prep.split_sentences import Layout, list_files, split_sentences
 
 
 def split(tmp_path, text, **layout):

@@ -12,9 +12,13 @@ import shutil
 import numpy as np
 import pytest
 
+from albert_tf.data_prep.train_sentencepiece import (
+    VocabularySettings,
+    sample_stream,
+    train_sentencepiece,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.train_sentencepiece import VocabularySettings, sample_stream, train_sentencepiece
 
 LAYOUT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
 SETTINGS = VocabularySettings(vocab_size=200)

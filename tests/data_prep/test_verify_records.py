@@ -12,8 +12,8 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
+from albert_tf.data_prep.verify_records import COLUMNS, as_text, find_records, format_record, verify
 from albert_tf.errors import AlbertError
-from data_prep.verify_records import COLUMNS, as_text, find_records, format_record, verify
 from tests.support.builders import vocabulary, write_tokenizer, write_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"

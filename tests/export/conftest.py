@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-import export_tfhub
 from albert_tf.keras2 import keras
+from albert_tf.scripts import export_tfhub
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.releases import write_release
 from tests.tokenization.conftest import (  # noqa: F401

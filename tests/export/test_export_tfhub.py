@@ -14,12 +14,12 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 import albert_tf
-import export_tfhub
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.scripts import export_tfhub
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask

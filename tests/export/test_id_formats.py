@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-import export_tfhub
 from albert_tf.errors import AlbertError
 from albert_tf.export.id_formats import ONNX, encoder_outputs, ids_export
 from albert_tf.export.saved_model import INT8, publish
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.scripts import export_tfhub
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config

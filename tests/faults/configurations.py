@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad
 from tests.faults.kills import Configuration
 from tests.support.builders import tiny_config, write_vocabulary

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_shards
+from albert_tf.data_prep.verify_records import find_records
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import read_safetensors
 from albert_tf.io import files
@@ -21,7 +22,6 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import find_checkpoint, model_folder
-from data_prep.verify_records import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary
 
 OUTSIDE = [

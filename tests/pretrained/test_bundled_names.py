@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import run_classifier
-import run_pretraining
 from albert_tf import pretrained
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_classifier, run_pretraining
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.weights.pretrained_model import load_pretrained

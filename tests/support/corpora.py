@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
+from albert_tf.data_prep.local_runner import LocalRunner
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.verify_records import find_records
 from albert_tf.io.files import sha256
 from albert_tf.io.folders import names_below
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.verify_records import find_records
 from tests.support.builders import SPECIAL_PIECES, write_vocabulary
 
 WORDS = [f"w{i}" for i in range(200)]

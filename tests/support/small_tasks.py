@@ -15,6 +15,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
@@ -29,8 +31,6 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
 from albert_tf.weights.run_folder import RunFolder
-from data_prep.pretraining_build import build_pretraining_data
-from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import vocabulary, write_vocabulary
 from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 

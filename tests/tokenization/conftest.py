@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from albert_tf.data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
 
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
 RELEASED_MODEL = DATA / "spm" / "30k-clean.model"

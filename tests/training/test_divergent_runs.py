@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-import run_pretraining
+from albert_tf.scripts import run_pretraining
 from tests.training.runs import logged, saved_steps
 
 TOO_HIGH = ("--learning_rate=0.5", "--num_warmup_steps=200", "--num_train_steps=200")

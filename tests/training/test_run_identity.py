@@ -11,11 +11,10 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-import run_classifier
-import run_pretraining
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_classifier, run_pretraining
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.run_identity import is_in, run_record

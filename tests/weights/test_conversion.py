@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-import convert_checkpoint
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import read_safetensors
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.scripts import convert_checkpoint
 from albert_tf.weights.checkpoint import write_tf1
 from albert_tf.weights.conversion import FORMATS, convert
 from tests.support.builders import tiny_config

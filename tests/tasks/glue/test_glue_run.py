@@ -4,8 +4,8 @@
 
 import pytest
 
-import run_classifier
 from albert_tf.errors import DivergedError
+from albert_tf.scripts import run_classifier
 from albert_tf.tasks.glue import run as glue_run
 from albert_tf.tasks.glue.run import score_table
 from tests.support.script_flags import parsed_flags

@@ -9,8 +9,8 @@ import json
 import numpy as np
 import pytest
 
-import run_race
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_race
 from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask

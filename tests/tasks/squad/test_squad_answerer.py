@@ -12,8 +12,8 @@ import math
 
 import pytest
 
-import run_squad
 from albert_tf.errors import AlbertError
+from albert_tf.scripts import run_squad
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from tests.support.builders import write_tokenizer

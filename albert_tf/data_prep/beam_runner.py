@@ -25,12 +25,12 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 from apache_beam.utils.shared import Shared
 
+from albert_tf.data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
+from albert_tf.data_prep.pretraining_options import PretrainingOptions
+from albert_tf.data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
-from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 
 #: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")

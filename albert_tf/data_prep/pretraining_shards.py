@@ -16,12 +16,12 @@ import numpy as np
 from albert_tf.data import records
 from albert_tf.data.masking import Masking
 from albert_tf.data.records import ShardInfo
+from albert_tf.data_prep.documents import Bucket
+from albert_tf.data_prep.instances import create_instances
+from albert_tf.data_prep.pretraining_options import SOP, PretrainingOptions
 from albert_tf.io import files, removal, storage
 from albert_tf.io.workers import Advance
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.documents import Bucket
-from data_prep.instances import create_instances
-from data_prep.pretraining_options import SOP, PretrainingOptions
 
 #: Folder of the shards, in the build's working folder.
 RECORDS, NOTES = "records", "notes"

@@ -14,8 +14,8 @@ from collections import Counter
 
 import numpy as np
 
-from data_prep.documents import Bucket
-from data_prep.pretraining_options import NSP, SOP, PretrainingOptions
+from albert_tf.data_prep.documents import Bucket
+from albert_tf.data_prep.pretraining_options import NSP, SOP, PretrainingOptions
 
 #: Attempts to draw a document other than the current one.
 _TRIES = 10

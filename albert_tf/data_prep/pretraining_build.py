@@ -20,15 +20,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
+from albert_tf.data_prep.documents import bucket_path
+from albert_tf.data_prep.local_runner import LocalRunner
+from albert_tf.data_prep.pretraining_options import NSP, PretrainingOptions
+from albert_tf.data_prep.pretraining_shards import (
+    NOTES,
+    RECORDS,
+    Context,
+    ShardTask,
+    is_complete,
+    summarize,
+)
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
 from albert_tf.io.locks import lock_folder
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from data_prep.documents import bucket_path
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_options import NSP, PretrainingOptions
-from data_prep.pretraining_shards import NOTES, RECORDS, Context, ShardTask, is_complete, summarize
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10

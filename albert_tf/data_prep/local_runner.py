@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from albert_tf.data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
+from albert_tf.data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from albert_tf.io import files, folders
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.workers import Advance, Workers
-from data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
-from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 
 #: Numbers (4 bytes each) of tokenized documents held in memory.
 _MAX_NUMBERS = 1 << 23

@@ -1,0 +1,251 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Splits raw text into one sentence per line, with a blank line between
+documents.
+
+  python -m data_prep.split_sentences --input_file='books/*.txt' \\
+    --output_file=sentences.txt.gz
+  python -m data_prep.split_sentences --input_file=wiki.jsonl.gz \\
+    --input_format=jsonl --output_file=sentences.txt.gz
+
+See `data_prep.sentence_splitter` for where sentences end. Text is streamed, so
+memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.flags import (
+    define_overwrite_flag,
+    define_path,
+    define_settings,
+    given_settings,
+    refuse_flags,
+)
+from albert_tf.data_prep.sentence_splitter import SentenceSplitter, ends_sentence, unwrap
+from albert_tf.errors import AlbertError
+from albert_tf.io import files, folders
+from albert_tf.io.json_values import parse_json
+from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.text_files import new_text_file, read_lines
+from albert_tf.settings import Settings, setting
+
+TEXT, JSONL = INPUT_FORMATS = ("text", "jsonl")
+#: Longest JSON line: enough for a whole book, but not for a damaged file without line ends.
+MAX_JSON_LINE_BYTES = 64 << 20
+#: Approximate number of characters in a batch of paragraphs for the breaker.
+_BATCH_CHARACTERS = 1 << 18
+# JSON can escape characters that text files must not contain: NUL and lone surrogates.
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout(Settings):
+    """How the input is divided into documents and paragraphs."""
+
+    input_format: str = setting(
+        TEXT,
+        "text: documents are separated by blank lines; jsonl: one JSON object per line, each with "
+        "a document.",
+        choices=INPUT_FORMATS,
+    )
+    document_blank_lines: int = setting(
+        2,
+        "In text: number of consecutive blank lines, or more, that separate documents; fewer "
+        "separate paragraphs. 1 makes every paragraph a document, 0 every file.",
+    )
+    join_lines: bool = setting(
+        True,
+        "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
+        "paragraph per line.",
+    )
+
+
+def _read_paragraphs(
+    path: str, layout: Layout, on_read: Callable[[int], None]
+) -> Iterator[str | None]:
+    """Yields the paragraphs of a file, and None after each document."""
+    if layout.input_format == TEXT:
+        lines = read_lines(path, on_read=on_read)
+        yield from _paragraphs(lines, layout.join_lines, layout.document_blank_lines)
+        yield None
+        return
+    lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            text = _json_text(line, f"{path}:{number}")
+            yield from _paragraphs(text.splitlines(), layout.join_lines)
+            yield None
+
+
+def _json_text(line: str, where: str) -> str:
+    value = parse_json(line, f"{where}: the line")
+    text = value.get("text") if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise AlbertError(f"{where}: the line has no text under the key 'text'.")
+    if bad := _NOT_TEXT.search(text):
+        raise AlbertError(
+            f"{where}: the text contains {bad.group()!r}, which cannot be written to a text file; "
+            "remove it."
+        )
+    return text
+
+
+def _paragraphs(
+    lines: Iterable[str], join_lines: bool, document_blank_lines: int = 0
+) -> Iterator[str | None]:
+    """Yields paragraphs and, if `document_blank_lines` is not 0, None at the end of documents.
+
+    Long text without blank lines is cut at lines that end with a sentence.
+    """
+    pending: list[str] = []
+    size = blank_lines = 0
+    for line in lines:
+        line = " ".join(line.split())
+        if line:
+            blank_lines = 0
+            pending.append(line)
+            size += len(line)
+            may_cut = size >= _BATCH_CHARACTERS and ends_sentence(line)
+            if join_lines and not may_cut and size < 4 * _BATCH_CHARACTERS:
+                continue
+        else:
+            blank_lines += 1
+        if pending:
+            yield unwrap(pending)
+            pending, size = [], 0
+        if not line and blank_lines == document_blank_lines:
+            yield None
+    if pending:
+        yield unwrap(pending)
+
+
+def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
+    """Yields batches of about _BATCH_CHARACTERS characters, for few calls of the breaker."""
+    batch: list[str | None] = []
+    size = 0
+    for paragraph in paragraphs:
+        batch.append(paragraph)
+        size += len(paragraph or "")
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@dataclasses.dataclass
+class SplitCounts:
+    """Counts of the text written."""
+
+    documents: int = 0
+    sentences: int = 0
+    characters: int = 0
+
+
+def split_sentences(
+    input_files: list[str], output_file: str, layout: Layout, overwrite: bool = False
+) -> SplitCounts:
+    """Writes the sentences of `input_files`, one per line, with a blank line between documents.
+
+    Args:
+      input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
+      output_file: either complete or absent; compressed according to its suffix.
+      layout: how the input is divided into documents and paragraphs.
+      overwrite: replace an existing output file.
+
+    Raises:
+      AlbertError: bad input (see read_lines), a JSON line that is not an object with the text, no
+        sentence at all, or an output file that exists already or is one of the input files.
+    """
+    splitter = SentenceSplitter()
+    counts = SplitCounts()
+    document_open = False
+    progress = Progress("splitting", total_bytes(input_files))
+    with progress, new_text_file(output_file, input_files, overwrite) as write:
+        paragraphs = (
+            paragraph
+            for path in input_files
+            for paragraph in _read_paragraphs(path, layout, progress.update)
+        )
+        for batch in _batches(paragraphs):
+            split = iter(splitter.split([paragraph for paragraph in batch if paragraph]))
+            for paragraph in batch:
+                if paragraph is None:
+                    document_open = False
+                    continue
+                sentences = next(split)
+                if sentences and not document_open:
+                    if counts.documents:
+                        write("\n")
+                    counts.documents += 1
+                    document_open = True
+                write("".join(f"{sentence}\n" for sentence in sentences))
+                counts.sentences += len(sentences)
+                counts.characters += sum(map(len, sentences))
+        if not counts.sentences:
+            raise AlbertError(f"No sentence was found in {', '.join(input_files[:3])}.")
+    return counts
+
+
+def list_files(patterns: str) -> list[str]:
+    """Returns the files that match a comma list of globs, with all files below matching folders.
+
+    Raises:
+      AlbertError: a pattern matches nothing, or a folder is empty.
+    """
+    paths: list[str] = []
+    for path in files.expand_globs(patterns):
+        if not files.isdir(path):
+            paths.append(path)
+            continue
+        names = folders.names_below(path)
+        if not names:
+            raise AlbertError(f"The folder {path} holds no files.")
+        paths += [os.path.join(path, name) for name in names]
+    return list(dict.fromkeys(paths))
+
+
+def define_flags() -> None:
+    """Defines the flags."""
+    define_path(
+        "input_file",
+        None,
+        "Raw text: a comma list of paths, globs and folders, which stand for all files below them. "
+        "UTF-8, plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
+        required=True,
+    )
+    define_path(
+        "output_file",
+        None,
+        "Output file, one sentence per line, with a blank line between documents; compressed if "
+        "the name ends in .gz, .bz2 or .xz.",
+        required=True,
+    )
+    define_settings(Layout)
+    define_overwrite_flag()
+
+
+def _main() -> None:
+    flag = flags.FLAGS
+    layout = Layout(**given_settings(Layout))
+    if layout.input_format != TEXT:
+        refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
+    input_files = list_files(flag.input_file)
+    counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
+    print(
+        f"{flag.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
+        f"{counts.characters / counts.sentences:.0f} characters per sentence, from "
+        f"{len(input_files)} files."
+    )
+
+
+main = functools.partial(script.run, _main, define_flags)

@@ -1,0 +1,45 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pretrains ALBERT on records made by data_prep/create_pretraining_data.py.
+
+  python run_pretraining.py --input_file=records/train \\
+    --eval_input_file=records/heldout --albert_config_file=albert_base_v2 \\
+    --output_dir=runs/base --train_batch_size=256
+
+The same command resumes a run: weights, optimizer, step and position in the
+data continue where they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the
+current steps, saves, and exits with 143 or 130; so it does on SIGHUP and
+SIGUSR1. A second signal ends it without saving. Errors exit with 1.
+"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.flags import refuse_flags
+from albert_tf.tasks.flags import check_requested, define_run_flags, run_settings
+from albert_tf.tasks.pretraining.config import PLANNED, PretrainingConfig
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    define_run_flags(PretrainingConfig, do_train=True)
+
+
+def _main() -> None:
+    check_requested()
+    if FLAGS.time_budget:
+        refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
+    config = PretrainingConfig(**run_settings(PretrainingConfig))
+    # TensorFlow takes seconds to import; --help should not wait for it.
+    from albert_tf.tasks.pretraining.run import pretrain
+
+    pretrain(config, FLAGS.do_train, FLAGS.do_eval)
+
+
+def main() -> None:
+    """Runs the script."""
+    script.run(_main, define_flags)
