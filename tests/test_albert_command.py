@@ -84,7 +84,7 @@ def test_a_command_runs_the_main_function_of_its_module(name, run, monkeypatch):
     modules = albert.COMMANDS[name].modules
     for module in modules:
         monkeypatch.setattr(
-            importlib.import_module(module),
+            importlib.import_module(f"albert_tf.{module}"),
             "main",
             lambda module=module: ran.append((module, sys.argv)),
         )

@@ -53,7 +53,7 @@ def commands(page):
         if match := re.search(r"(?:^|\| )albert ([a-z][a-z-]*) (.*)", line):
             modules = albert.COMMANDS[match[1]].modules
             uses_model = "commands" in modules[0] and not match[2].startswith("--")
-            script = f"{modules[-1].replace('.', '/')}.py"
+            script = f"{modules[-1].removeprefix('scripts.').replace('.', '/')}.py"
             found.append((f"albert {match[1]} MODEL" if uses_model else script, match[2]))
     names = r" --(?!help\b)(\w+)"
     return [(script, re.findall(names, f" {given}")) for script, given in found]
