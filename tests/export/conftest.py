@@ -13,6 +13,7 @@ from tests.support.releases import write_release
 from tests.tokenization.conftest import (  # noqa: F401
     odd_texts,
     sentencepiece_tokenizer,
+    small_model,
     wordpiece_file,
 )
 

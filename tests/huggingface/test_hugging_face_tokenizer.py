@@ -191,7 +191,7 @@ def changed(values, *keys, value):
         (("pre_tokenizer",), {"type": "ByteLevel"}, "has the steps NFKD, .*, ByteLevel, which no"),
         (("model", "byte_fallback"), True, "has the steps NFKD, .*, byte fallback, which no"),
         (("pre_tokenizer", "pretokenizers", 1, "prepend_scheme"), "never", "has no space before"),
-        (("added_tokens", 0, "id"), 10**6, "has an added token 1000000 beside its 250 pieces"),
+        (("added_tokens", 0, "id"), 10**6, "has an added token 1000000 beside its 265 pieces"),
         (("model", "vocab"), 3, r"tokenizer\.json is damaged \(TypeError"),
         (("model", "unk_id"), None, r"tokenizer\.json is damaged \(TypeError"),
     ],

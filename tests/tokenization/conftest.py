@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from albert_tf.data_prep.train_sentencepiece import VocabularySettings, train_sentencepiece
+from albert_tf.io.sentencepiece_proto import ModelProto
+from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
@@ -25,7 +26,7 @@ WORDPIECE_LINE = (
 )
 WORDPIECES = WORDPIECE_LINE.split()
 SAMPLE_LINE = (
-    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,050, 92, 9,9 "
+    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
     "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
     "x y 5, ' = river, stone and bread; resume"
 )
@@ -36,22 +37,20 @@ SPACES = [*SAMPLE_SPACES, "\u2028", "\x85", "\x1c", "\0", "\n"]
 
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory):
-    """A small SentencePiece model in which pieces end in digit and comma."""
-    folder = tmp_path_factory.mktemp("spm")
-    rng = random.Random(1)
-    syllables = ["ba", "the", "ri", "ver", "ci", "ty", "in", "mo", "and", "pe", "ple", "né", "s"]
-    words = ["".join(rng.choices(syllables, k=rng.randrange(1, 4))) for _ in range(300)]
-    # A piece must occur in two words at least.
-    numbers = ["2013,", "2013,ba", "ba2013,", "the2013,ba", "1,000", "½", "naïve"]
-    lines = []
-    for _ in range(3000):
-        chosen = rng.choices(words, k=6)
-        chosen.insert(rng.randrange(6), rng.choice(numbers))
-        lines.append(" ".join(chosen) + ".")
-    (folder / "text.txt").write_text("\n".join(lines), "utf-8")
-    settings = VocabularySettings(vocab_size=130, character_coverage=1.0)
-    train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
-    return str(folder / "small.model")
+    """A SentencePiece model in which pieces end in digit and comma.
+
+    It is not trained here, as versions of sentencepiece train different pieces.
+    """
+    model = ModelProto.FromString(Path(locate("albert_tiny_books"), "spiece.model").read_bytes())
+    special = [piece for piece in model.pieces if piece.type != piece.NORMAL]
+    del model.pieces[len(special) :]
+    for line in Path(__file__).with_name("pieces.tsv").read_text("utf-8").splitlines():
+        piece, score = line.split("\t")
+        model.pieces.add(piece=piece, score=float(score))
+    model.trainer_spec.vocab_size = len(model.pieces)
+    path = tmp_path_factory.mktemp("spm") / "small.model"
+    path.write_bytes(model.SerializeToString())
+    return str(path)
 
 
 @pytest.fixture(scope="session")
@@ -75,20 +74,9 @@ def odd_texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def sentencepiece_tokenizer(tmp_path_factory) -> Tokenizer:
+def sentencepiece_tokenizer(small_model) -> Tokenizer:
     """A small SentencePiece model in which pieces end in digit and comma."""
-    folder = tmp_path_factory.mktemp("spm")
-    rng = random.Random(1)
-    words, numbers = SAMPLE_WORDS, ["2013,", "2013,ba", "ba2013,", "the2013,ba", "1,000"]
-    numbers += ["½", "naïve", "92,"]
-    lines = [
-        " ".join([*rng.choices(words, k=5), rng.choice(numbers), rng.choice(words)]) + "."
-        for _ in range(2000)
-    ]
-    (folder / "text.txt").write_text("\n".join(lines), "utf-8")
-    settings = VocabularySettings(vocab_size=140, character_coverage=1.0)
-    train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
-    tokenizer = Tokenizer.from_file(str(folder / "small.model"))
+    tokenizer = Tokenizer.from_file(small_model)
     assert tokenizer.digit_comma_parts
     return tokenizer
 
