@@ -93,7 +93,12 @@ def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
             return operation(*arguments)
         except Exception as error:
             if not may_pass(error):
-                raise
+                if "File system scheme" not in str(error):
+                    raise
+                raise AlbertError(
+                    f"{first_line(error)}; copy the files to this machine or to gs://, or import "
+                    "the package that lets TensorFlow read them."
+                ) from error
             reason = _reason(error)
             if pause is None:
                 raise StoppedError(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import http.client
 import os
@@ -18,15 +19,18 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from typing import IO, BinaryIO
+from email.utils import mktime_tz, parsedate_tz
+from typing import IO, Any, BinaryIO
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, storage
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 
-#: Attempts without progress, the seconds between them, and those without an answer that end one.
-_ATTEMPTS, _PAUSE, _TIMEOUT = 5, 2.0, 30.0
+#: Attempts, half the seconds after the first, which double, and the most that a server may ask for.
+_ATTEMPTS, _PAUSE, _MAX_PAUSE = 5, 1.0, 120.0
+#: Seconds without an answer that end an attempt, or with fewer bytes per second than these.
+_TIMEOUT, _SLOWEST = 30.0, 1000.0
 _BLOCK = 1 << 20
 #: An archive may hold so many times its size, as weights hardly shrink when they are packed; a
 #: small one may hold so many bytes.
@@ -36,75 +40,101 @@ _MAX_MEMBERS = 1000
 _MAX_HEADER_BYTES = 1 << 20
 
 
-def download(url: str, path: str) -> str:
-    """Downloads a file unless it is there, prints its size and SHA-256, and returns `path`.
+def download(url: str, path: str, sha256: str = "") -> str:
+    """Downloads an archive unless it is there, prints its size and SHA-256, and returns `path`.
 
-    The file gets its name when it is complete. If the connection breaks, the rest is asked for.
+    The file gets its name when it is complete and all that it holds can be read.
 
     Args:
       url: an address that urllib can open.
       path: where the file is kept, on the local file system.
+      sha256: the hexadecimal SHA-256 that the file must have; "" for any.
 
     Raises:
-      AlbertError: the server cannot be reached or has no such file, or no file can be written.
+      AlbertError: the server cannot be reached or sends something else, or no file can be written.
       StoppedError: there is no space left.
     """
     if os.path.exists(path):
+        if sha256:
+            _check_sha256(path, files.sha256(path), sha256)
         return path
     files.check_output_folder(os.path.dirname(path))
-    with files.atomic_path(path) as temporary, open(temporary, "wb") as f:
-        _receive_all(url, f, path)
-        os.fsync(f.fileno())
-    size, digest = os.path.getsize(path), files.sha256(path)
+    with files.atomic_path(path) as temporary:
+        kind = _receive(url, temporary, path)
+        size, digest = os.path.getsize(temporary), files.sha256(temporary)
+        _check_sha256(url, digest, sha256 or digest)
+        with _readable(
+            f"{url} sends no intact archive, but {size:,} bytes of {kind}",
+            f"open it in a browser, or download the file elsewhere and copy it to {path}",
+        ):
+            _extract(url, temporary, size)
     log.warning(f"Downloaded {url}: {size:,} bytes, SHA-256 {digest}. It is kept as {path}.")
     return path
 
 
-def _receive_all(url: str, f: BinaryIO, path: str) -> None:
-    """Asks for a file, and for the rest where the connection breaks, until it is there."""
-    version, failures, farthest = "", 0, 0
-    while True:
-        # A weak tag may belong to other bytes.
-        known = version and not version.startswith("W/")
-        headers = {"Range": f"bytes={f.tell()}-", "If-Range": version} if known else {}
-        request = urllib.request.Request(url, headers=headers)
+def _check_sha256(what: str, found: str, expected: str) -> None:
+    if found != expected.lower():
+        raise AlbertError(f"{what} has the SHA-256 {found}, not {expected}; do not use it.")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, request: urllib.request.Request, *given: Any) -> Any:
+        """Refuses other schemes, such as http, on the way."""
+        if given[-1].partition(":")[0] != request.type:
+            raise AlbertError(f"{request.full_url} leads to {given[-1]}; do not use it.")
+        return super().redirect_request(request, *given)
+
+
+def _receive(url: str, temporary: str, path: str) -> str:
+    """Asks for a file, from its beginning each time, until it is there; returns its type."""
+    opener = urllib.request.build_opener(_Redirects)
+    for attempt in range(1, _ATTEMPTS + 1):
+        again, pause = attempt < _ATTEMPTS, _PAUSE * 2**attempt
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                if response.url.partition(":")[0] != url.partition(":")[0]:
-                    raise AlbertError(f"{url} leads to {response.url}; do not use it.")
-                version = response.headers.get("ETag", "")
-                _receive(response, f, os.path.basename(path))
-            f.flush()
-            return
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code < 500:
-                raise AlbertError(
-                    f"{url} cannot be downloaded: the server answers {first_line(error)}."
-                ) from error
-            failures = 1 if f.tell() > farthest else failures + 1
-            farthest = max(farthest, f.tell())
-            if failures == _ATTEMPTS:
-                reason = first_line(getattr(error, "reason", None) or error)
-                raise AlbertError(
-                    f"{url} cannot be downloaded ({reason}); check the network and run the same "
-                    f"command again, or download the file elsewhere and copy it to {path}."
-                ) from error
-            time.sleep(_PAUSE)
+            with opener.open(url, timeout=_TIMEOUT) as response, open(temporary, "wb") as f:
+                if response.status == http.HTTPStatus.OK:
+                    _copy(response, f, os.path.basename(path))
+                    return response.headers.get_content_type()
+            again, reason = False, f"the server answers {response.status} {response.reason}"
+        except AlbertError:
+            raise
+        except urllib.error.HTTPError as error:
+            error.close()
+            again = again and (error.code >= 500 or error.code in (408, 429))
+            reason, asked = f"the server answers {first_line(error)}", error.headers["Retry-After"]
+            if date := parsedate_tz(asked):
+                pause = mktime_tz(date) - time.time()
+            elif asked and asked.isdecimal():
+                pause = float(asked)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if storage.no_space(error):
+                raise
+            again = again and not isinstance(error, (ValueError, http.client.InvalidURL))
+            reason = first_line(getattr(error, "reason", None) or error)
+        if not again or pause > _MAX_PAUSE:
+            break
+        time.sleep(max(0.0, pause))
+    later = f", not before {pause:,.0f} seconds have passed" if again else ""
+    raise AlbertError(
+        f"{url} cannot be downloaded ({reason}); check the address and the network and run the "
+        f"same command again{later}, or download the file elsewhere and copy it to {path}."
+    )
 
 
-def _receive(response: http.client.HTTPResponse, f: BinaryIO, name: str) -> None:
-    """Writes an answer, which is a whole file or the rest of it."""
-    if response.status != http.HTTPStatus.PARTIAL_CONTENT:
-        f.seek(0)
-        f.truncate()
-    length = response.headers.get("Content-Length")
-    total = f.tell() + int(length) if length else None
-    with Progress(f"download {name}", total, initial=f.tell()) as progress:
-        while block := response.read(_BLOCK):
-            f.write(block)
+def _copy(response: http.client.HTTPResponse, f: BinaryIO, name: str) -> None:
+    """Writes the body of an answer; an OSError if it ends too early or comes too slowly."""
+    total, size, spare, last = response.length, 0, _TIMEOUT, time.monotonic()
+    with Progress(f"download {name}", total) as progress:
+        while block := response.read1(_BLOCK):
+            size += f.write(block)
             progress.update(len(block))
-    if total and f.tell() != total:
-        raise ConnectionError(f"the connection ended after {f.tell():,} of {total:,} bytes")
+            spare, last = spare + last - time.monotonic(), time.monotonic()
+            spare = min(spare + len(block) / _SLOWEST, _TIMEOUT)
+            if spare < 0:
+                raise TimeoutError(f"it sends fewer than {_SLOWEST:,.0f} bytes per second")
+    if total is not None and size != total:
+        raise ConnectionError(f"the connection ended after {size:,} of {total:,} bytes")
+    os.fsync(f.fileno())
 
 
 def unpack(path: str) -> str:
@@ -132,48 +162,67 @@ def _unpack(path: str, length: int, modified_nanoseconds: int) -> str:
     # Errors that name the files name the archive.
     folder = os.path.join(temporary.name, os.path.basename(path))
     try:
-        with files.space_for(f"the files of {path}"), storage.gfile().GFile(path, "rb") as f:
-            _extract(path, f, folder, max(_MAX_SMALL_BYTES, _MAX_RATIO * length))
-    except BaseException as error:
+        with files.space_for(f"the files of {path}"):
+            os.mkdir(folder)
+            with _readable(f"The archive {path} is damaged", "get it again"):
+                _extract(path, path, length, folder)
+    except BaseException:
         temporary.cleanup()
-        if isinstance(error, AlbertError) or not isinstance(error, Exception):
-            raise
-        # The libraries raise errors of many types, and those of the system name the folder.
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
+        raise
     atexit.register(temporary.cleanup)
     while len(names := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{names[0]}"):
         folder = os.path.join(folder, names[0])
     return folder
 
 
-def _extract(path: str, f: BinaryIO, folder: str, limit: int) -> None:
-    """Writes an archive's files, at most `limit` bytes, to a new folder; makes no links."""
-    os.mkdir(folder)
-    total = 0
-    members = _zip_members(f) if path.endswith(".zip") else _tar_members(f)
-    for count, (name, size, is_plain, content) in enumerate(members, start=1):
-        target = posixpath.normpath(name)
-        if target.startswith(("/", "..")) or "\\" in name or ":" in name:
-            raise AlbertError(
-                f"The archive {path} has a member outside its folder, {name!r}; do not use it."
-            )
-        if not is_plain:
-            raise AlbertError(
-                f"The archive {path} holds {name!r}, which is neither a file nor a folder; do not "
-                "use it."
-            )
-        total += size
-        if total > limit or count > _MAX_MEMBERS:
-            raise AlbertError(
-                f"The archive {path} holds more than {limit / (1 << 30):.3g} GiB or {_MAX_MEMBERS} "
-                "files; unpack it yourself if you trust it."
-            )
-        target = os.path.join(folder, target)
-        os.makedirs(os.path.dirname(target) if content else target, exist_ok=True)
-        if content:
-            with open(target, "wb") as out:
-                shutil.copyfileobj(content, out)
+@contextlib.contextmanager
+def _readable(what: str, advice: str) -> Iterator[None]:
+    """Turns what the libraries say of a damaged archive into an AlbertError."""
+    try:
+        yield
+    except Exception as error:  # The libraries raise errors of many types.
+        if isinstance(error, AlbertError) or storage.no_space(error):
+            raise
+        # Errors of the system name the temporary folder.
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise AlbertError(f"{what} ({reason}); {advice}.") from error
+
+
+def _extract(name: str, path: str, length: int, folder: str | None = None) -> None:
+    """Writes an archive's files to a folder, and makes no links; without a folder only reads them.
+
+    Errors call the archive, which has `length` bytes, by `name`.
+    """
+    limit, total, count = max(_MAX_SMALL_BYTES, _MAX_RATIO * length), 0, 0
+    with storage.gfile().GFile(path, "rb") as f:
+        is_zip = f.read(2) == b"PK"
+        f.seek(0)
+        for member, size, is_plain, content in (_zip_members if is_zip else _tar_members)(f):
+            target = posixpath.normpath(member)
+            if target.startswith(("/", "..")) or "\\" in member or ":" in member:
+                raise AlbertError(
+                    f"The archive {name} has a member outside its folder, {member!r}; do not use "
+                    "it."
+                )
+            if not is_plain:
+                raise AlbertError(
+                    f"The archive {name} holds {member!r}, which is neither a file nor a folder; "
+                    "do not use it."
+                )
+            total, count = total + size, count + 1
+            if total > limit or count > _MAX_MEMBERS:
+                raise AlbertError(
+                    f"The archive {name} holds more than {limit / (1 << 30):.3g} GiB or "
+                    f"{_MAX_MEMBERS} files; unpack it yourself if you trust it."
+                )
+            if folder:
+                target = os.path.join(folder, target)
+                os.makedirs(os.path.dirname(target) if content else target, exist_ok=True)
+            if content:
+                with open(target if folder else os.devnull, "wb") as out:
+                    shutil.copyfileobj(content, out)
+    if not count:
+        raise tarfile.ReadError("it holds nothing")
 
 
 #: Name, size, whether it is a file or a folder, and the content of a file.

@@ -63,7 +63,8 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
     Args:
       name: a path; an archive, which is unpacked into a temporary folder; the name of a bundled
         model or of an archive of the TF1 release; a Hugging Face id (OWNER/NAME, @REVISION may
-        follow, hf:// may precede it); the URL of an archive; a handle of TF-Hub or Kaggle.
+        follow, hf:// may precede it); the URL of an archive (#sha256=… may follow); a handle of
+      TF-Hub or Kaggle.
       what: what the name stands for, for errors.
       weights: whether the weights are needed, and not only the vocabulary.
 
@@ -73,6 +74,10 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
     """
     path = files.path_of(name, what)
     kind = _kind(path)
+    if path.startswith("kaggle://"):
+        raise AlbertError(
+            f"{path} is no address; give the model's, https://www.kaggle.com/models/…."
+        )
     if kind == "bundled":
         return os.path.join(pretrained.FOLDER, path)
     if kind == "hub":
@@ -123,12 +128,13 @@ def _fetch(url: str) -> str:
     """Returns the path of the archive at a URL, or the folder of a module of TF-Hub or Kaggle."""
     if not url.startswith(_WEB):
         raise AlbertError(f"What {url} sends can be changed on its way; give an https:// address.")
-    name = os.path.basename(url.partition("?")[0])
+    address, _, sha256 = url.partition("#sha256=")
+    name = os.path.basename(address.partition("?")[0])
     if name.endswith(ARCHIVES):
         cache = os.path.expanduser(os.environ.get(CACHE_VARIABLE) or "~/.cache/albert_tf")
         # Other archives may have the same name.
-        folder = hashlib.sha256(url.encode()).hexdigest()[:16]
-        return download(url, os.path.join(cache, folder, name))
+        number = hashlib.sha256(address.encode()).hexdigest()[:16]
+        return download(address, os.path.join(cache, f"{number}-{name}"), sha256)
     try:
         import tensorflow_hub  # It fails if setuptools is too new.
 

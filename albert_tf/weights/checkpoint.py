@@ -146,7 +146,7 @@ class CheckpointSource(TensorFlowSource):
 
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint, or the only file of a similar name there;
-        or else albert_config.json up to two folders above."""
+        or else albert_config.json of the run."""
         path = os.path.join(self._folder, CONFIG_FILE)
         if not files.exists(path):
             path = files.find_only(self._folder, "albert_config*.json")
@@ -154,7 +154,7 @@ class CheckpointSource(TensorFlowSource):
         return AlbertConfig.from_json(path) if path else None
 
     def _find_vocabulary(self) -> str | None:
-        """Finds a vocabulary beside the checkpoint, or tokenizer.json up to two folders above."""
+        """Finds a vocabulary beside the checkpoint, or tokenizer.json of the run."""
         return find_vocabulary(self._folder) or find_beside(self._path, SPEC_FILE)
 
 

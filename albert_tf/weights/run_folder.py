@@ -323,22 +323,16 @@ def _newest_listed(folder: str) -> str:
 
 
 def find_beside(checkpoint: str, name: str) -> str | None:
-    """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
+    """Returns the path of a file in the folder of a checkpoint, or in the run's above it, if any.
 
-    `checkpoint` is an output directory, a folder of checkpoints in it, or a checkpoint's name.
+    `checkpoint` is an output directory, a folder of checkpoints in it, or a checkpoint's name. Only
+    the folders that a run makes for its checkpoints belong to what is above them.
     """
-    folder = checkpoint
-    for _ in range(3):
-        path = os.path.join(folder, name)
-        if exists(path):
-            return path
-        if storage.is_local(folder):  # Above "runs" is ".", and above that "..".
-            folder = os.path.normpath(os.path.join(folder, os.pardir))
-        else:
-            folder = os.path.dirname(folder)
-            if "://" not in folder:  # Above a bucket there is nothing.
-                return None
-    return None
+    folder = os.path.dirname(checkpoint) if exists(f"{checkpoint}.index") else checkpoint
+    whole = os.path.abspath(folder) if storage.is_local(folder) else folder
+    is_of_run = os.path.basename(whole) in (BEST, CHECKPOINTS)
+    folders = [folder, os.path.dirname(whole)] if is_of_run else [folder]
+    return next(filter(exists, (os.path.join(path, name) for path in folders)), None)
 
 
 def model_folder(output_dir: str) -> str:

@@ -7,13 +7,14 @@ import gzip
 import hashlib
 import io
 import os
-import random
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -192,13 +193,16 @@ def test_the_archives_of_chinese_releases_are_loaded_as_they_are(name, tmp_path)
     assert model.tokenizer.tokenize("中国ABC。") == ["中", "国", "ab", "##c", "。"]
 
 
-DATA = random.Random(0).randbytes(3 << 20)
+@pytest.fixture
+def data(tmp_path):
+    """An archive of 3 MB."""
+    return Path(zip_of(tmp_path / "x.zip", zip_member("x", data=os.urandom(3 << 20)))).read_bytes()
 
 
 @pytest.fixture
-def url(server, monkeypatch):
+def url(server, data, monkeypatch):
     monkeypatch.setattr(archives, "_PAUSE", 0.0)
-    server.files["/model.tar.gz"] = DATA
+    server.files["/model.tar.gz"] = data
     return f"{server.url}/model.tar.gz"
 
 
@@ -207,61 +211,115 @@ def path(tmp_path):
     return tmp_path / "cache" / "model.tar.gz"
 
 
-def ranges(server):
-    return [asked for *_, asked in server.requests if asked]
+def left(path):
+    """Returns the names beside a file, of which there may be none."""
+    return os.listdir(path.parent) if path.parent.exists() else []
 
 
-def test_a_file_is_downloaded_once_with_its_size_and_checksum(server, url, path, capsys):
+def test_an_archive_is_downloaded_once_with_its_size_and_checksum(server, url, data, path, capsys):
     assert download(url, str(path)) == str(path)
-    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    assert path.read_bytes() == data and left(path) == [path.name]
     printed = capsys.readouterr()
-    digest = hashlib.sha256(DATA).hexdigest()
-    assert f"3,145,728 bytes, SHA-256 {digest}. It is kept as {path}." in printed.err
+    digest = hashlib.sha256(data).hexdigest()
+    assert f"{len(data):,} bytes, SHA-256 {digest}. It is kept as {path}." in printed.err
     assert printed.out == ""  # Some scripts print JSON there.
-    download(url, str(path))
+    download(url, str(path), digest.upper())
     assert len(server.requests) == 1
-
-
-def test_a_connection_that_ends_early_is_continued_where_it_ended(server, url, path):
-    server.cut = [1_000_000, 500_000]
-    download(url, str(path))
-    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
-    assert ranges(server) == ["bytes=1000000-", "bytes=1500000-"]
-
-
-def test_a_changed_file_and_a_server_without_ranges_begin_again(server, url, path, monkeypatch):
-    def change(seconds):
-        server.files["/model.tar.gz"] = DATA[::-1]
-
-    monkeypatch.setattr("time.sleep", change)
-    server.cut = [1000]
-    download(url, str(path))
-    assert path.read_bytes() == DATA[::-1] and ranges(server) == ["bytes=1000-"]
+    with pytest.raises(AlbertError, match=rf"{path} has the SHA-256 {digest}, not 00; do not use"):
+        download(url, str(path), "00")
     path.unlink()
-    server.answers_ranges = False
-    server.cut = [1000]
+    with pytest.raises(AlbertError, match=rf"{url} has the SHA-256 {digest}, not 00; do not use"):
+        download(url, str(path), "00")
+    assert left(path) == []
+
+
+def test_a_file_comes_whole_after_broken_connections_and_busy_answers(server, url, data, path):
+    server.cut, server.errors = [1_000_000, 0], [503, 429]
     download(url, str(path))
-    assert path.read_bytes() == DATA[::-1] and len(ranges(server)) == 2
+    assert path.read_bytes() == data and left(path) == [path.name]
+    assert len(server.requests) == 5
 
 
-def test_a_connection_that_brings_nothing_is_given_up(server, url, path):
-    server.cut = [1000] + [0] * 8
+def test_a_server_that_always_breaks_off_is_given_up(server, url, path):
+    server.cut = [1000] * 8
     with pytest.raises(AlbertError) as caught:
         download(url, str(path))
     message = str(caught.value)
-    assert "the connection ended after 1,000 of 3,145,728 bytes" in message
+    assert "the connection ended after 1,000 of 3,14" in message
     assert message.endswith(f"or download the file elsewhere and copy it to {path}.")
-    assert len(server.requests) == archives._ATTEMPTS and not path.exists()
-    server.cut.clear()
+    assert len(server.requests) == archives._ATTEMPTS and left(path) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "slept"),
+    [("7", 7), ("a date", 60), ("soon", 2), ("-1", 2)],
+)
+def test_a_busy_server_says_when_to_ask_again(server, url, path, monkeypatch, after, slept):
+    pauses = []
+    monkeypatch.setattr(archives, "_PAUSE", 1.0)
+    monkeypatch.setattr("time.sleep", pauses.append)
+    date = formatdate(time.time() + 60, usegmt=True)
+    server.errors, server.retry_after = [429], date if after == "a date" else after
     download(url, str(path))
-    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    assert pauses == [pytest.approx(slept, abs=3)] and len(server.requests) == 2
 
 
-def test_a_server_that_always_begins_again_and_breaks_off_is_given_up(server, url, path):
-    server.answers_ranges = False
-    server.cut = [*range(1000, 0, -100)]
-    with pytest.raises(AlbertError, match="the connection ended after 600 of"):
+def test_a_long_wait_is_left_to_the_user(server, url, path):
+    server.errors, server.retry_after = [429], "3600"
+    with pytest.raises(AlbertError, match="again, not before 3,600 seconds have passed, or"):
         download(url, str(path))
+    assert left(path) == []
+
+
+def answer(body=b"", *headers, status="200 OK"):
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
+
+
+HTML = b"<html>Log in</html>"
+TAR = gzip.compress(member("x").tobuf() + bytes(10240))
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (answer(HTML, "Content-Type: text/html"), "no intact archive, but 19 bytes of text/html"),
+        (answer(HTML, "Content-Length: many"), "no intact archive, but 19 bytes of text/plain"),
+        (answer(gzip.compress(TAR), "Content-Encoding: gzip"), "no intact archive, but"),
+        (answer(bytes(10240)), r"no intact archive, .* \(it holds nothing\); open it in a browser"),
+        (answer(TAR[:30]), "no intact archive, but 30 bytes"),
+        (answer(status="204 No Content"), r"\(the server answers 204 No Content\)"),
+        (answer(HTML, status="206 Partial"), r"\(the server answers 206 Partial\)"),
+        (answer(status="404 Not Found"), r"\(the server answers HTTP Error 404: Not Found\)"),
+        (answer(status="302 Found"), r"\(the server answers HTTP Error 302: Found\); check the"),
+        (answer(b"", "Location: http://[a", status="302 Found"), r"\(Invalid IPv6 URL\); check"),
+        (answer(b"", "Location: ftp://a/b", status="302 Found"), "leads to ftp://a/b; do not use"),
+        (answer(b"", "Location: /model.tar.gz", status="302 F"), "would lead to an infinite loop"),
+        (b"hello", r"\(hello\); check the address"),
+    ],
+)  # fmt: skip
+def test_what_is_no_archive_never_gets_the_name(server, url, path, raw, message):
+    server.raw["/model.tar.gz"] = raw
+    with pytest.raises(AlbertError, match=message):
+        download(url, str(path))
+    assert left(path) == []
+    server.raw.clear()
+    download(url, str(path))
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(server, url, path, monkeypatch):
+    monkeypatch.setattr(archives, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(archives, "_ATTEMPTS", 1)
+    server.raw["/model.tar.gz"], server.pause = answer(HTML * 99), 0.02
+    with pytest.raises(AlbertError, match="it sends fewer than 1,000 bytes per second"):
+        download(url, str(path))
+
+
+@pytest.mark.parametrize(
+    "address", ["http://", "http://a b/x.zip", "http://a:b/x.zip", "http://[a"]
+)
+def test_a_malformed_address_is_one_sentence(address, path):
+    with pytest.raises(AlbertError, match=r"cannot be downloaded \(.*\); check the address"):
+        download(address, str(path))
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(url, path):
@@ -270,7 +328,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(url, path):
         download(url, str(path))
 
 
-def test_processes_that_want_the_same_file_all_get_it(server, url, path):
+def test_processes_that_want_the_same_file_all_get_it(url, data, path):
     program = (
         "import sys; from albert_tf.pretrained.archives import download; download(*sys.argv[1:])"
     )
@@ -278,17 +336,4 @@ def test_processes_that_want_the_same_file_all_get_it(server, url, path):
     command = [sys.executable, "-c", program, url, str(path)]
     processes = [subprocess.Popen(command, cwd=root) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
-    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
-
-
-def test_a_server_that_is_busy_is_asked_again(server, url, path):
-    server.errors = [503, 500]
-    download(url, str(path))
-    assert path.read_bytes() == DATA and len(server.requests) == 3
-
-
-def test_a_missing_file_is_one_sentence_at_once(server, path):
-    with pytest.raises(AlbertError, match=r"downloaded: the server answers HTTP Error 404: Not "):
-        download(f"{server.url}/absent.tar.gz", str(path))
-    assert len(server.requests) == 1
-    assert not path.exists()
+    assert path.read_bytes() == data and left(path) == [path.name]

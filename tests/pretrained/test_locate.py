@@ -86,17 +86,34 @@ def test_archives_of_one_name_from_two_places_are_two_files(server, cache, tmp_p
     ]
 
 
+def test_an_address_may_pin_the_bytes(released, server, cache):
+    data = server.files["/albert_models/albert_base_v2.tar.gz"]
+    address = f"{server.url}/albert_models/albert_base_v2.tar.gz#sha256="
+    with pytest.raises(AlbertError, match="not 00; do not use it"):
+        load_pretrained(f"{address}00")
+    assert load_pretrained(address + hashlib.sha256(data).hexdigest())
+
+
 def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypatch):
     monkeypatch.setattr(locate, "RELEASES_URL", "http://127.0.0.1:9/")
     monkeypatch.setattr("albert_tf.pretrained.archives._PAUSE", 0.0)
-    with pytest.raises(AlbertError, match=rf"copy it to {cache}/\w+/albert_large_zh\.tar\.gz\.$"):
+    with pytest.raises(AlbertError, match=rf"copy it to {cache}/\w+-albert_large_zh\.tar\.gz\.$"):
         open_source("albert_large_zh")
 
 
-def test_only_https_is_safe():
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("http://a.b/model.tar.gz", "changed on its way; give an https:// address"),
+        ("kaggle://google/albert", r"is no address; give the model's, https://www\.kaggle\.com/"),
+        ("s3://a/b", r"File system scheme 's3' not implemented .*; copy the files to this machine"),
+        ("hdfs://a/b", "File system scheme 'hdfs' not implemented"),
+    ],
+)
+def test_an_address_that_cannot_be_opened_is_one_sentence(address, message):
     for call in (load_pretrained, Tokenizer.from_file):
-        with pytest.raises(AlbertError, match="changed on its way; give an https:// address"):
-            call("http://a.b/model.tar.gz")
+        with pytest.raises(AlbertError, match=message):
+            call(address)
 
 
 @pytest.mark.parametrize("name", ["albert_base_v2", "albert/base", "albert_tiny_books"])

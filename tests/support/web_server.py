@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -22,9 +23,11 @@ class WebServer(http.server.ThreadingHTTPServer):
       files: content by path, "/model.tar.gz"; the query of a request is ignored.
       models: the files of each model on Hugging Face: {"owner/name": {"config.json": b"…"}}.
       errors: status codes of the next answers; each is used once.
+      retry_after: the header of this name in these answers, if it is not empty.
+      raw: whole answers by path, headers included, which may be malformed.
+      pause: seconds before each byte of a whole answer.
       cut: number of bytes after which the next answers with content end; each is used once.
-      answers_ranges: whether a part of a file can be asked for.
-      requests: method, path, and the header Range, in order.
+      requests: method and path, in order.
       tokens: the headers Authorization.
     """
 
@@ -36,8 +39,10 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.models: dict[str, dict[str, bytes]] = {}
         self.errors: list[int] = []
         self.cut: list[int] = []
-        self.answers_ranges = True
-        self.requests: list[tuple[str, str, str | None]] = []
+        self.retry_after = ""
+        self.raw: dict[str, bytes] = {}
+        self.pause = 0.0
+        self.requests: list[tuple[str, str]] = []
         self.tokens: set[str | None] = set()
 
     def handle_error(self, *_: object) -> None:
@@ -50,7 +55,7 @@ class WebServer(http.server.ThreadingHTTPServer):
 
     def paths(self, method: str = "GET") -> list[str]:
         """Returns the paths of all requests with this method."""
-        return [path for name, path, _ in self.requests if name == method]
+        return [path for name, path in self.requests if name == method]
 
 
 @contextlib.contextmanager
@@ -80,14 +85,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._get()
 
     def _note(self) -> str:
-        self.server.requests.append((self.command, self.path, self.headers.get("Range")))
+        self.server.requests.append((self.command, self.path))
         self.server.tokens.add(self.headers.get("Authorization"))
         return self.path.partition("?")[0]
 
     def _get(self) -> None:
         path = self._note()
         if self.server.errors:
-            self._answer(self.server.errors.pop(0), b"")
+            after = self.server.retry_after
+            self._answer(self.server.errors.pop(0), b"", {"Retry-After": after} if after else {})
+            return
+        if path in self.server.raw:
+            self.close_connection = True
+            for byte in self.server.raw[path] if self.server.pause else ():
+                time.sleep(self.server.pause)
+                self.wfile.write(bytes([byte]))
+            self.wfile.write(b"" if self.server.pause else self.server.raw[path])
             return
         if path in self.server.files:
             self._send_file(self.server.files[path], {})
@@ -129,16 +142,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send_file(self, data: bytes, headers: dict[str, str]) -> None:
         tag = f'"{hashlib.sha256(data).hexdigest()}"'
-        headers = {**headers, "ETag": tag, "Accept-Ranges": "bytes"}
-        asked, status = self.headers.get("Range"), 200
-        if asked and self.server.answers_ranges and self.headers.get("If-Range", tag) == tag:
-            start, size = int(asked[len("bytes=") :].partition("-")[0]), len(data)
-            if start >= size:
-                self._answer(416, b"", {"Content-Range": f"bytes */{size}"})
-                return
-            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
-            data, status = data[start:], 206
-        self._answer(status, data, headers)
+        headers = {**headers, "ETag": tag}
+        self._answer(200, data, headers)
 
     def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
