@@ -94,6 +94,7 @@ class TokenClassificationTask(FineTuningTask):
 
     name = "token_classification"
     spec_class = TaggingSpec
+    names_of_outputs = "tags"
     best_metric = "f1"
 
     def encode(

@@ -21,13 +21,20 @@ from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
 from albert_tf.io.tensorflow_import import check_not_forked
+from albert_tf.io.text_tables import label_text
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
 from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
-from albert_tf.weights.load import check_architecture, open_source
-from albert_tf.weights.run_folder import TASK_FILE, RunFolder
+from albert_tf.weights.load import (
+    ENCODER_SCOPE,
+    LoadReport,
+    check_architecture,
+    load_weights,
+    open_source,
+)
+from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_beside
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,6 +105,8 @@ class FineTuningTask(Task):
 
     #: The dataclass of `spec`.
     spec_class: type
+    #: The setting in `spec`, if there is one, with the names of the outputs of the head.
+    names_of_outputs: ClassVar[str] = "labels"
     #: Examples of an evaluation batch, if the settings do not say.
     eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
 
@@ -203,6 +212,50 @@ class FineTuningTask(Task):
 
     def forget_evaluation(self) -> None:
         """Forgets what the last evaluation set, because other weights have been loaded."""
+
+    def load_initial(self, checkpoint: str, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+        """See Task. A head for the same outputs is taken over, any other one is not.
+
+        Raises:
+          AlbertError: see `load_weights`.
+        """
+        source = open_source(checkpoint)
+        head = {
+            name: weight
+            for name, weight in named_weights.items()
+            if name in source.shapes and not name.startswith(ENCODER_SCOPE)
+        }
+        if not head:
+            return load_weights(source, named_weights)
+        path = find_beside(source.location, TASK_FILE)
+        theirs = files.read_object(path, "task description") if path else {}
+        order = self.order_of_outputs(theirs)
+        if order is None:
+            names = theirs.get(self.names_of_outputs)
+            log.info(
+                f"The head of {source.location} is for other outputs (task "
+                f"{theirs.get('task', 'unknown')}{f': {joined(names)}' if names else ''}); that of "
+                "this model starts at random."
+            )
+            named_weights = {k: v for k, v in named_weights.items() if k not in head}
+        report = load_weights(source, named_weights)
+        for weight in head.values() if order else ():
+            weight.assign(tf.gather(weight, order))
+        return dataclasses.replace(
+            report, unexpected=tuple(name for name in report.unexpected if name not in head)
+        )
+
+    def order_of_outputs(self, theirs: Mapping[str, Any]) -> list[int] | None:
+        """Finds this task's outputs among those of the model with another task.json.
+
+        Returns their numbers there; an empty list if outputs have no names; None if that model has
+        others.
+        """
+        entries = theirs, self.task_file()
+        there, here = ([*map(label_text, x.get(self.names_of_outputs) or ())] for x in entries)
+        if theirs.get("task") != self.name or {*there} != {*here}:
+            return None
+        return [there.index(name) for name in here]
 
     @abc.abstractmethod
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:

@@ -28,7 +28,6 @@ from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_id, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import Metrics
-from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BEST
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ class TrainingRun:
         """
         if self.config.init_checkpoint:
             with self.strategy.scope():
-                report = load_weights(self.config.init_checkpoint, self.weights)
+                report = self.task.load_initial(self.config.init_checkpoint, self.weights)
             log.info(report)
             lacking = [name for name in report.missing if name.split(" ")[0] in self.frozen]
             if lacking:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.keras2 import keras
 from albert_tf.training.specs import FLOAT32
+from albert_tf.weights.load import LoadReport, load_weights
 
 Batch = Mapping[str, tf.Tensor]
 #: Outputs, sums and others by name, in graphs and of whole data sets.
@@ -76,6 +77,10 @@ class Task(abc.ABC):
           dtype: the Keras precision policy of all layers, such as "mixed_bfloat16". Keras' global
             policy, which belongs to all threads, stays as it is.
         """
+
+    def load_initial(self, checkpoint: str, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+        """Loads the weights that a new run starts from; see `load_weights`."""
+        return load_weights(checkpoint, named_weights)
 
     @abc.abstractmethod
     def weights(self, batch: Batch) -> Tensors:

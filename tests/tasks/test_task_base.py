@@ -12,9 +12,11 @@ from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.weights.checkpoint import write_tf1
-from albert_tf.weights.load import load_weights
+from albert_tf.weights.load import load_weights, open_source
 from albert_tf.weights.run_folder import RunFolder
+from tests.support.small_tasks import write_run
 from tests.tasks.conftest import CONFIG
 
 
@@ -65,6 +67,44 @@ def test_fine_tuning_starts_from_models_of_all_formats(pretrained, kind, tokeniz
     assert report.missing == ("output_weights", "output_bias")
     for name, variable in model.encoder.named_weights().items():
         np.testing.assert_array_equal(variable.numpy(), weights[name])
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "order"),
+    [
+        (("b", "a", "c"), {"labels": ("a", "b", "c")}, [1, 0, 2]),
+        (("0", "1", "10"), {"labels": (0, 1, 10)}, [0, 1, 2]),
+        (("x", "y"), {"labels": ("no", "yes")}, None),
+        (("x", "y"), {"labels": ("x", "y", "z")}, None),
+        ((), {"labels": ()}, [0]),
+        ((), {"labels": (), "mean": 500.0}, None),
+        (None, {"labels": ()}, None),  # Multiple choice, whose head has the shape of a regression.
+        (("x", "y"), None, None),  # Nothing says what the outputs were.
+    ],
+)
+def test_a_head_is_taken_over_by_the_names_of_its_outputs_or_not_at_all(
+    labels, others, order, tokenizer, tmp_path, capsys
+):
+    old = MultipleChoiceTask(CONFIG, tokenizer, MultipleChoiceSpec(64, 8))
+    if labels is not None:
+        old = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(labels, 64))
+    write_run(old, tmp_path)
+    if others is None:
+        (tmp_path / "task.json").unlink()
+    spec = ClassificationSpec(max_seq_length=64, **(others or {"labels": labels}))
+    task = TextClassificationTask(CONFIG, tokenizer, spec)
+    weights = task.build_model().named_weights()
+    before = {name: weight.numpy() for name, weight in weights.items()}
+    report = task.load_initial(str(tmp_path), weights)
+    source = open_source(str(tmp_path))
+    for name, weight in weights.items():
+        if name.startswith("bert/"):
+            expected = source.read(name)
+        else:
+            expected = before[name] if order is None else source.read(name)[order]
+        np.testing.assert_array_equal(weight, expected, name)
+    assert report.unexpected == ()
+    assert ("that of this model starts at random" in capsys.readouterr().out) == (order is None)
 
 
 @pytest.mark.parametrize(("key", "value"), [("num_attention_heads", 4), ("hidden_act", "relu")])
