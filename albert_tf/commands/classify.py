@@ -29,6 +29,7 @@ from albert_tf.commands.common import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
+from albert_tf.io.text_tables import label_text
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -57,7 +58,10 @@ def _main(path: str, *given: str) -> None:
             values = predicted._asdict() if has_labels else {"value": float(str(predicted))}
             print_json({**dict(zip(("text", "second_text"), row)), **values})
     elif has_labels:
-        print_table((f"{p.probability:6.1%}", p.label, *row) for row, p in zip(rows, predictions))
+        print_table(
+            (f"{p.probability:6.1%}", label_text(p.label), *row)
+            for row, p in zip(rows, predictions)
+        )
     else:
         print_table((f"{value:8.3f}", *row) for row, value in zip(rows, predictions))
 

@@ -7,13 +7,15 @@ Other libraries' types are recognised by their methods, so none of them is impor
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
@@ -25,6 +27,8 @@ from albert_tf.io.text_files import read_lines
 
 #: The place of each row, for errors, and its values by column.
 Rows = Iterator[tuple[str, dict[str, Any]]]
+#: The class of a text. It keeps the type that it has in the data.
+Label = Union[str, int, float, bool]
 _Example = TypeVar("_Example")
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
@@ -65,7 +69,7 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
         columns; a pandas DataFrame; or a `tf.data.Dataset` of dicts, not batched.
       name: of the data set, for errors.
       class_names: turn the numbers of a `ClassLabel` column of a `datasets.Dataset` into the names
-        of the classes.
+        of the classes, and -1, which stands for no label, into None.
 
     Yields:
       The place of a row ("train row 0"), for errors; and its values by column. Arrays become lists,
@@ -74,15 +78,15 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
     Raises:
       AlbertError: `data` is of another kind, or its columns differ in length.
     """
-    label_names = _label_names(data) if class_names else {}
+    labels = class_labels(data) if class_names else {}
     for number, row in enumerate(_raw_rows(data, name)):
         where = f"{name} row {number}"
         if not isinstance(row, Mapping):
             raise AlbertError(f"{where} must be a dict of columns, not {short_repr(row)}.")
         values = {str(column): _plain(value, where) for column, value in row.items()}
-        for column, names in label_names.items():
-            if isinstance(values.get(column), int) and 0 <= values[column] < len(names):
-                values[column] = names[values[column]]
+        for column, names in labels.items():
+            if isinstance(values.get(column), int) and -1 <= values[column] < len(names):
+                values[column] = [*names, None][values[column]]
         yield where, values
 
 
@@ -107,8 +111,8 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
     )
 
 
-def _label_names(data: Any) -> dict[str, list[str]]:
-    """Returns the names of the labels of a datasets.Dataset, by column."""
+def class_labels(data: Any) -> dict[str, list[str]]:
+    """Returns the names of the classes of a datasets.Dataset, by column, in their order."""
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return {}
@@ -149,12 +153,12 @@ class TextColumns:
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A row with all fields as text. `where` is "file:line", for errors."""
+    """A row. `label` is None if there is none; `where` is "file:line", for errors."""
 
     id: str
     text: str
     text_pair: str | None
-    label: str | None
+    label: Label | None
     where: str
 
 
@@ -182,12 +186,12 @@ def read_text_table(
         repeats an ID.
     """
     kind = _kind(path)
-    if kind == "jsonl":
-        rows = json_rows(path)
-    else:
+    if untyped := kind != "jsonl":
         lines = _read_csv(path) if kind == "csv" else read_tsv(path)
         rows = _table_rows(path, lines, header, skip_malformed)
-    examples = _examples(((f"{path}:{line}", row) for line, row in rows), columns)
+    else:
+        rows = json_rows(path)
+    examples = _examples(((f"{path}:{line}", row) for line, row in rows), columns, untyped)
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
     return examples
@@ -207,8 +211,8 @@ def read_texts(data: Any, columns: TextColumns, name: str) -> list[TextExample]:
     )
 
 
-def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
-    """Converts rows, each with its place."""
+def _examples(rows: Rows, columns: TextColumns, untyped: bool = False) -> list[TextExample]:
+    """Converts rows, each with its place; in `untyped` ones all values are texts."""
     examples: list[TextExample] = []
     places: dict[str, str] = {}
     for where, row in rows:
@@ -217,7 +221,7 @@ def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
                 id=_name(row, columns.id, where) if columns.id else str(len(examples)),
                 text=_field(row, columns.text, where),
                 text_pair=_field(row, columns.text_pair, where) if columns.text_pair else None,
-                label=_name(row, columns.label, where).strip() if columns.label else None,
+                label=_label(row, columns.label, where, untyped) if columns.label else None,
                 where=where,
             )
         )
@@ -243,18 +247,40 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
         raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}.")
     value = row[column]
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (str, bool, int, float)) and value not in (math.inf, -math.inf):
         try:
-            return json.dumps(value)
+            return label_text(value)
         except ValueError as error:  # Python writes no integers of thousands of digits.
             raise AlbertError(f"{where}: the number in {column!r} is too long.") from error
     raise AlbertError(f"{where}: {column!r} must be a string or a number, not {short_repr(value)}.")
 
 
+def label_text(label: Label) -> str:
+    """Returns a label as tables hold it: a number or a boolean as in JSON."""
+    return label if isinstance(label, str) else json.dumps(label)
+
+
+def _label(row: dict[str, Any], column: str, where: str, untyped: bool) -> Label | None:
+    """Returns a label in its own type; None for a missing or blank one.
+
+    In an `untyped` table, a number is what is written as Python writes it: 1 and 1.5, but neither
+    01 nor 1.50, which may be the names of something.
+    """
+    if row.get(column, "") is None:
+        return None
+    text, value = _name(row, column, where).strip(), row[column]
+    if not isinstance(value, str):
+        return value
+    if untyped and text.lstrip("-")[:1].isdigit():
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                if repr(kind(text)) == text:
+                    return kind(text)
+    return text or None
+
+
 def _name(row: dict[str, Any], column: str, where: str) -> str:
-    """Returns a label or an ID. Models and predictions hold them, so they must be exact."""
+    """Returns a label or an ID as text. Models and predictions hold them, so they must be exact."""
     name = _field(row, column, where)
     if not is_valid_text(name):
         raise AlbertError(
@@ -271,12 +297,12 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
 
 
 def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line."""
+    """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line; NaN is None."""
     for number, line in _lines(path):
         row = parse_json(line, f"{path}:{number}: the line")
         if not isinstance(row, dict):
             raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
-        yield number, row
+        yield number, {k: None if value != value else value for k, value in row.items()}
 
 
 def _table_rows(

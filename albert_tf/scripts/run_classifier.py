@@ -72,21 +72,26 @@ def _main() -> None:
 
 def _run_tables() -> None:
     """Runs on --train_file, --eval_file and --predict_file."""
-    from albert_tf.tasks.classification.task import TextClassificationTask, label_set
+    from albert_tf.tasks.classification.task import (
+        TextClassificationTask,
+        label_settings,
+        with_labels,
+    )
     from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
     from albert_tf.tasks.runner import run
 
     def read(action: str) -> list[TextExample]:
         label = None if action == "predict" else columns.label
         own = dataclasses.replace(columns, label=label, id=FLAGS.id_column)
-        return read_text_table(shared.file_of(action), own)
+        examples = read_text_table(shared.file_of(action), own)
+        return with_labels(examples) if action == "train" else examples
 
     shared.check_outputs([PREDICTIONS_FILE])
     spec = {}
     if FLAGS.do_train:
         columns = TextColumns(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
         texts = shared.read_examples(read)
-        spec = {"labels": () if FLAGS.regression else label_set(texts.train), "columns": columns}
+        spec = {"columns": columns, **label_settings(texts.train, FLAGS.regression)}
     classifier, config = shared.open_task(TextClassificationTask, "custom", spec)
     if not FLAGS.do_train:
         columns = classifier.spec.columns

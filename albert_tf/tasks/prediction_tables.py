@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
-from albert_tf.io.text_tables import read_tsv
+from albert_tf.io.text_tables import Label, label_text, read_tsv
 
 #: The file of predictions in an output directory, and the folder of those of several data sets.
 PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
@@ -40,10 +40,10 @@ def find_predictions(folder: str) -> list[str]:
 
 
 def write_predictions(
-    path: str, ids: Iterable[str], values: np.ndarray, labels: Sequence[str]
+    path: str, ids: Iterable[str], values: np.ndarray, labels: Sequence[Label]
 ) -> None:
     """Writes a TSV file: id, prediction and, if there are labels, the probability of each."""
-    values = np.reshape(values, [-1, len(labels) or 1])
+    values, labels = np.reshape(values, [-1, len(labels) or 1]), [*map(label_text, labels)]
     rows = [["id", "prediction", *labels]]
     for id_, value in zip(ids, values):
         numbers = [f"{number:.6f}" for number in value]

@@ -35,12 +35,13 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_texts_are_classified(albert, classifier):
-    folder = classifier(("no", "perhaps"))
+@pytest.mark.parametrize("labels", [("no", "perhaps"), (9, 1000000)])
+def test_texts_are_classified(labels, albert, classifier):
+    folder = classifier(labels)
     expected = TextClassifier.load(folder).predict(TEXTS)
     lines = albert("classify", folder, *TEXTS).ok().stdout.splitlines()
     for line, row, text in zip(lines, expected, TEXTS):
-        assert line == f"{row.probability:6.1%}  {row.label:7}  {text}"
+        assert line == f"{row.probability:6.1%}  {row.label!s:7}  {text}"
     printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
     assert printed == [{"text": text, **row._asdict()} for text, row in zip(TEXTS, expected)]
 

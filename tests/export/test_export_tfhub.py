@@ -148,16 +148,22 @@ def test_a_masked_lm_without_a_sentence_order_head_is_exported_as_an_encoder(
         albert_tf.export_model(str(tmp_path / "bare"), str(tmp_path / "none"))
 
 
-def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd_texts, tmp_path):
-    task = classification_task(sentencepiece_tokenizer, labels=())
+@pytest.mark.parametrize("labels", [(), (0, 9, 10), (0.5, 1.0), (False, True)])
+def test_numbers_in_a_graph_keep_their_type(labels, sentencepiece_tokenizer, odd_texts, tmp_path):
+    task = classification_task(sentencepiece_tokenizer, labels)
     write_run(task, tmp_path / "run")
     texts = odd_texts[:30]
     pairs = [(text, None) for text in texts]
-    expected = predictions_of(task, tmp_path / "run", pairs, tmp_path)["value"]
-    signatures = task.export(load_model(task, tmp_path / "run")).signatures
-    found = signatures["serving_default"](tf.constant(texts))
-    assert set(found) == {"value"}
-    np.testing.assert_allclose(found["value"], expected, atol=1e-5)
+    expected = predictions_of(task, tmp_path / "run", pairs, tmp_path)
+    exported = task.export(load_model(task, tmp_path / "run"))
+    found = exported.signatures["serving_default"](tf.constant(texts))
+    if labels:
+        expected["label"] = np.array(labels)[expected["probabilities"].argmax(axis=1)]
+        assert found["label"].dtype.as_numpy_dtype == expected["label"].dtype
+        np.testing.assert_array_equal(exported.root.labels.__call__(), labels)
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-5)
 
 
 @pytest.mark.usefixtures("self_check")

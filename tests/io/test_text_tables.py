@@ -45,12 +45,23 @@ def test_csv_fields_may_be_quoted_span_lines_and_be_long(tmp_path):
     assert examples[1].where == f"{tmp_path}/a.csv:6"
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+def test_labels_of_tables_without_types_are_numbers_if_they_are_written_so(name, tmp_path):
+    labels = ["1", "01", "1.1", "1.10", "-3", "1e5", "nan", "x", " 12 "]
+    lines = [("\t" if name == "a.tsv" else ",").join(["A", label]) for label in ["label", *labels]]
+    path = write(tmp_path / name, "\n".join(lines).replace("A", "text", 1))
+    found = [e.label for e in read_text_table(path, TextColumns("text", label="label"))]
+    assert found == [1, "01", 1.1, "1.10", -3, "1e5", "nan", "x", 12]
+
+
 def test_json_values_may_be_numbers_and_booleans(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as f:
         f.write('{"text": "é 1", "label": 2.5, "n": 12}\n\n{"n": "x", "label": true, "text": ""}\n')
+        f.write('{"text": "2", "label": NaN, "n": 1}\n{"text": "3", "label": "1", "n": 2}\n')
     examples = read_text_table(str(path), TextColumns("text", label="label", id="n"))
-    assert fields(examples) == [("12", "é 1", None, "2.5"), ("x", "", None, "true")]
+    assert fields(examples)[:2] == [("12", "é 1", None, 2.5), ("x", "", None, True)]
+    assert [e.label for e in examples[2:]] == [None, "1"]
 
 
 BAD = {
@@ -71,7 +82,8 @@ BAD = {
         ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
         ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
         ('{"body": "A"}\n', ":1: there is no column 'text'; there are body."),
-        ('{"text": null}\n', ":1: 'text' must be a string or a number, not None"),
+        ('{"text": NaN}\n', ":1: 'text' must be a string or a number, not None"),
+        ('{"text": -Infinity}\n', ":1: 'text' must be a string or a number, not -inf"),
     ],
     "a.xlsx": [("", "its name should end in .tsv, .csv or .jsonl")],
 }
@@ -151,10 +163,10 @@ class HubDataset:
     """Iterates as a datasets.Dataset does, and describes its labels."""
 
     def __init__(self, label):
-        self.features = {"text": object(), "label": label}
+        self.features, self.rows = {"text": object(), "label": label}, ROWS
 
     def __iter__(self):
-        return iter(ROWS)
+        return iter(self.rows)
 
 
 def test_all_kinds_of_data_give_the_same_rows():
@@ -178,6 +190,9 @@ def test_the_names_of_class_labels_replace_their_numbers():
     label = types.SimpleNamespace(names=["no", "yes"], int2str=None)
     rows = data_rows(HubDataset(label), "train")
     assert [row["label"] for _, row in rows] == ["yes", "no"]
+    unlabelled = HubDataset(label)
+    unlabelled.rows = [{"label": -1}]
+    assert [row for _, row in data_rows(unlabelled, "train")] == [{"label": None}]
     rows = data_rows(HubDataset(label), "train", class_names=False)
     assert [row["label"] for _, row in rows] == [1, 0]
 

@@ -17,14 +17,14 @@ def test_tabs_and_line_ends_in_ids_do_not_break_the_table(tmp_path):
     assert path.read_text() == "id\tprediction\na b c\t1.500000\n"
 
 
-@pytest.mark.parametrize("labels", [LABELS, ()])
+@pytest.mark.parametrize("labels", [LABELS, (0, 10), ()])
 def test_predictions_are_read_back(labels, tmp_path):
     path, ids = str(tmp_path / "predictions.tsv"), ["a b", "c"]
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(2), 2) if labels else rng.normal(size=2)
     write_predictions(path, ids, values, labels)
     found = read_predictions(path)
-    assert (found.ids, found.labels) == (ids, list(labels))
+    assert (found.ids, found.labels) == (ids, [*map(str, labels)])
     np.testing.assert_allclose(found.values, values, rtol=0, atol=5e-7)
 
 

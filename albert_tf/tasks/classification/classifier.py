@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextColumns, TextExample, read_texts
+from albert_tf.io.text_tables import Label, TextColumns, TextExample, class_labels, read_texts
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.classification.task import TextClassificationTask, label_set
+from albert_tf.tasks.classification.task import (
+    TextClassificationTask,
+    label_settings,
+    with_labels,
+)
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_texts
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 class Classified(NamedTuple):
     """The most probable label of a text, and its probability."""
 
-    label: str
+    label: Label
     probability: float
 
 
@@ -90,8 +94,9 @@ class _TextModel(FineTunedModel):
               output_dir="runs/authors", num_train_epochs=3)
         """
         spec = {"columns": TextColumns(text, text_pair, label)}
-        examples = cls._read(train, "train", spec)
-        spec["labels"] = label_set(examples) if cls._has_labels else ()
+        examples = with_labels(cls._read(train, "train", spec))
+        order = class_labels(train).get(label, ())
+        spec |= label_settings(examples, not cls._has_labels, order)
         return cls._train(model, "custom", examples, eval, spec, settings)
 
     @classmethod
@@ -128,8 +133,8 @@ class TextClassifier(_TextModel):
     _has_labels = True
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels, in the order of `probabilities`."""
+    def labels(self) -> tuple[Label, ...]:
+        """The labels in the order of `probabilities`, with the type that they have in the data."""
         return self.task.spec.labels
 
     def predict(

@@ -9,6 +9,7 @@ classify(["a premise"], ["a hypothesis"])["probabilities"]
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.packing import cut_padding, pack
@@ -34,12 +35,15 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     """Returns the SavedModel of a classifier.
 
     The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B]; an empty
-    second sentence counts as none. It returns `label`, string [B], and `probabilities`, float32
-    [B, labels], in the order of `labels()`; or for regression `value`, float32 [B]. Longer texts
-    are cut as in training. The signature `serving_default` takes `sentences`, and `pairs` both.
+    second sentence counts as none. It returns `label` [B], a string, or an int64, float64 or bool
+    if the labels are such, and `probabilities`, float32 [B, labels], in the order of `labels()`; or
+    for regression `value`, float32 [B]. Longer texts are cut as in training. The signature
+    `serving_default` takes `sentences`, and `pairs` both.
     """
     graph = task.tokenizer.graph()
     length, labels = task.spec.max_seq_length, task.spec.labels
+    numbers = labels and not isinstance(labels[0], str)
+    values = np.array(labels) if numbers else as_bytes([*labels, ""])[:-1]
 
     # Both signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
@@ -54,12 +58,12 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
         outputs = outputs_of(pack(segments, length, task.tokenizer, skip_empty_second=True))
         if labels:
             best = tf.argmax(outputs["probabilities"], axis=-1)
-            outputs["label"] = tf.gather(tf.constant(labels), best)
+            outputs["label"] = tf.gather(tf.constant(values), best)
         return outputs
 
     @tf.function(autograph=False, input_signature=[])
     def all_labels() -> tf.Tensor:
-        return tf.constant(labels, tf.string, [len(labels)])
+        return tf.constant(values)
 
     root = text_model(classify, graph, model)
     root.labels = ReusableSavedModel(all_labels)
@@ -78,7 +82,6 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
             if seconds:
                 arguments["second_sentences"] = as_bytes(seconds)
             if labels:
-                best = expected["probabilities"].argmax(axis=-1)
-                expected["label"] = as_bytes([labels[i] for i in best])
+                expected["label"] = values[expected["probabilities"].argmax(axis=-1)]
             probes.append(Probe(arguments, expected))
     return Export(KIND, root, signatures, probes)

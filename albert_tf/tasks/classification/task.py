@@ -7,8 +7,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
 from albert_tf.io.log import log
-from albert_tf.io.text_tables import TextColumns, TextExample
+from albert_tf.io.text_tables import Label, TextColumns, TextExample, label_text
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
@@ -36,6 +36,9 @@ COLUMNS = TextColumns("text", label="label")
 _CHUNK = 2048
 #: The largest number to predict: its square, which the loss has, is finite in float32.
 _LARGEST = 1e18
+#: The least standard deviation of numbers to predict, as a share of their mean: predictions are
+#: float32 and then exact to less than a hundredth of it.
+_LEAST_DEVIATION = 1e-5
 #: Labels in the summary of a data set.
 _SHOWN_LABELS = 5
 
@@ -45,24 +48,37 @@ class ClassificationSpec:
     """The settings of a classification or regression task.
 
     Attributes:
-      labels: the classes in the order of the model's outputs; empty for regression.
+      labels: the classes in the order of the model's outputs, texts or numbers; empty for
+        regression.
       max_seq_length: the maximum length of a text in tokens; longer ones are cut.
       columns: the columns of the training file.
       task_name: "custom", or the name of a GLUE task.
       best_metric: selects the best weights; None for accuracy, or pearson for regression.
+      mean, deviation: of the numbers that a regression is trained on, which learns them with mean 0
+        and deviation 1 and answers in their own unit. GLUE's STS-B learns them as they are, as in
+        the release.
     """
 
-    labels: tuple[str, ...]
+    labels: tuple[Label, ...]
     max_seq_length: int
     columns: TextColumns = COLUMNS
     task_name: str = "custom"
     best_metric: str | None = None
+    mean: float = 0.0
+    deviation: float = 1.0
 
     def __post_init__(self) -> None:
         """Checks the labels, and makes columns of JSON values."""
         labels = self.labels
-        if not isinstance(labels, tuple) or not all(isinstance(label, str) for label in labels):
-            raise AlbertError(f"`labels`={short_repr(labels)} are not texts.")
+        fit = isinstance(labels, tuple) and (
+            all(isinstance(label, str) for label in labels) or _are_numbers(labels)
+        )
+        if not fit:
+            raise AlbertError(f"`labels`={short_repr(labels)} are neither texts nor numbers.")
+        if not (abs(self.mean) <= _LARGEST and 0 < self.deviation <= _LARGEST):
+            raise AlbertError(
+                f"`mean`={self.mean} and `deviation`={self.deviation} are not those of labels."
+            )
         if not isinstance(self.columns, TextColumns):
             columns = from_json(TextColumns, self.columns, "`columns`")
             object.__setattr__(self, "columns", columns)
@@ -116,7 +132,8 @@ class TextClassificationTask(FineTuningTask):
                     b = b[:kept_b] if b else None
                     yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
 
-        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": values})
+        targets = values if labels else (values - self.spec.mean) / self.spec.deviation
+        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": targets})
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if cut := sum(size > longest for size in sizes):
             summary += f"; {cut:,} are longer than {longest} tokens and cut"
@@ -126,7 +143,7 @@ class TextClassificationTask(FineTuningTask):
             summary += f"; labels {', '.join(shares)}"
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
-            summary += f"; labels {values.mean():.3g} on average"
+            summary += f"; labels {values.mean():.3g} on average, deviation {values.std():.3g}"
         return ExampleSet(examples, data, summary)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
@@ -147,71 +164,141 @@ class TextClassificationTask(FineTuningTask):
         """See albert_tf.tasks.classification.export."""
         from albert_tf.tasks.classification.export import KIND
 
-        return KIND.title, lambda inputs, _: self.predict(model, inputs), self.spec.labels
+        labels = tuple(map(label_text, self.spec.labels))
+        return KIND.title, lambda inputs, _: self.predict(model, inputs), labels
+
+    def order_of_outputs(self, theirs: Mapping[str, Any]) -> list[int] | None:
+        """See FineTuningTask; numbers must have the same mean and deviation."""
+        scale = theirs.get("mean", 0.0), theirs.get("deviation", 1.0)
+        same = scale == (self.spec.mean, self.spec.deviation)
+        return super().order_of_outputs(theirs) if same else None
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate, dtype)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
-        """Sums the loss and, for classification, the correct answers."""
+        """Sums the loss and the correct answers, or for regression the loss in the labels' unit."""
         logits, labels = logits_of(model, batch, training), batch["label_ids"]
-        if not self.spec.labels:
-            return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
-        return choice_sums(logits, labels)
+        if self.spec.labels:
+            return choice_sums(logits, labels)
+        loss = tf.reduce_sum(tf.square(logits[:, 0] - labels))
+        return {"loss": loss, "mse": loss * self.spec.deviation**2}
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Formats the loss, and the accuracy or the loss in the labels' unit."""
+        text = super().progress(means)
+        return text if self.spec.labels else f"{text} mse {means['mse']:.4g}"
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `probabilities` [batch, labels], or `value` [batch] for regression."""
         logits = logits_of(model, batch)
         if self.spec.labels:
             return {"probabilities": tf.nn.softmax(logits)}
-        return {"value": logits[:, 0]}
+        return {"value": logits[:, 0] * self.spec.deviation + self.spec.mean}
 
     def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
         """See `classification_metrics` and `regression_metrics`."""
         labels = label_values(examples.examples, self.spec.labels)
         if self.spec.labels:
             return classification_metrics(outputs["probabilities"], labels)
-        return regression_metrics(outputs["value"], labels)
+        return regression_metrics(outputs["value"], labels, self.spec.deviation)
 
 
-def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
-    """Returns the distinct labels, sorted.
+def with_labels(examples: Sequence[TextExample]) -> list[TextExample]:
+    """Leaves out training examples without a label, and says how many there are.
 
     Raises:
-      AlbertError: a label is empty, or there are fewer than two labels.
+      AlbertError: none has a label.
     """
-    for example in examples:
-        if not example.label:
-            raise AlbertError(f"{example.where}: the label is empty.")
-    labels = sorted({example.label for example in examples})
-    if len(labels) < 2:
+    kept = [example for example in examples if example.label is not None]
+    if not kept:
+        _given_label(examples[0])
+    if missing := len(examples) - len(kept):
+        log.info(f"train: {missing:,} of {len(examples):,} rows have no label and are left out.")
+    return kept
+
+
+def label_settings(
+    examples: Sequence[TextExample], regression: bool, order: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns what the labels of training examples decide in a ClassificationSpec.
+
+    For `order` see `label_set`.
+
+    Raises:
+      AlbertError: see `label_set` and `label_values`; or the numbers of a regression do not differ.
+    """
+    if not regression:
+        return {"labels": label_set(examples, order)}
+    values = label_values(examples, ())
+    # The sums are exact, so that a run is found again on any machine.
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((values - mean) ** 2) / len(values))
+    if not deviation > _LEAST_DEVIATION * abs(mean):
+        raise AlbertError(
+            f"The labels of the training examples ({len(examples):,}) are all {mean:g}, or differ "
+            "too little from it; a regression needs numbers that differ."
+        )
+    return {"labels": (), "mean": mean, "deviation": deviation}
+
+
+def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tuple[Label, ...]:
+    """Returns the distinct labels: numbers by value, texts in this `order` or else sorted.
+
+    Labels of several types, and numbers that are written in several ways, become texts.
+
+    Raises:
+      AlbertError: a label is missing, or there are fewer than two labels.
+    """
+    by_text = {label_text(_given_label(example)): example.label for example in examples}
+    if len(by_text) < 2:
         raise AlbertError(
             f"The training examples ({len(examples):,}) all have the label "
-            f"{short_repr(labels[0])}; at least two labels are needed."
+            f"{short_repr(*by_text.values())}; at least two labels are needed."
         )
-    return tuple(labels)
+    if _are_numbers(labels := [*by_text.values()]):
+        return tuple(sorted(labels))
+    return tuple(sorted(by_text, key=lambda x: (order.index(x) if x in order else -1, x)))
 
 
-def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.ndarray:
-    """Returns labels as indices into `labels`, int32 [n]; without `labels` as float32 [n].
+def _are_numbers(labels: Sequence[object]) -> bool:
+    """Returns whether labels are distinct numbers that 64 bits can hold, or are all booleans."""
+    numbers = {x for x in labels if isinstance(x, (int, float)) and abs(x) < 2**63}
+    kinds = {isinstance(x, bool) for x in numbers}
+    return len(numbers) == len(labels) and len(kinds) == 1
+
+
+def _given_label(example: TextExample) -> Label:
+    if example.label is None:
+        raise AlbertError(f"{example.where}: the label is missing.")
+    return example.label
+
+
+def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np.ndarray:
+    """Returns labels as indices into `labels`, int32 [n]; without `labels` as float64 [n].
+
+    A label is found by how it is written, or else a number by its value.
 
     Raises:
-      AlbertError: a label is not in `labels`, or is not a number that can be trained on.
+      AlbertError: a label is missing or not in `labels`, or is not a number that can be trained on.
     """
-    index = {label: i for i, label in enumerate(labels)}
+    index: dict[Label, int] = {label: i for i, label in enumerate(labels)}
+    index |= {label_text(label): i for label, i in index.items()}
     problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
     if labels:
         problem = f"does not occur in the training data, which has {joined(labels)}"
     values = []
     for example in examples:
+        label = _given_label(example)
+        text = label_text(label)
         try:
-            values.append(index[example.label] if labels else float(example.label))
-        except (KeyError, TypeError, ValueError):
-            values.append(math.inf)
-        if not abs(values[-1]) <= _LARGEST:
-            raise AlbertError(f"{example.where}: the label {short_repr(example.label)} {problem}.")
-    return np.array(values, np.int32 if labels else np.float32)
+            values.append(index.get(text, index.get(label)) if labels else float(text))
+        except ValueError:
+            values.append(None)
+        if values[-1] is None or not abs(values[-1]) <= _LARGEST:
+            raise AlbertError(f"{example.where}: the label {short_repr(label)} {problem}.")
+    return np.array(values, np.int32 if labels else np.float64)
 
 
 def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -246,12 +333,15 @@ def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dic
     return {name: float(value) for name, value in result.items()}
 
 
-def regression_metrics(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def regression_metrics(
+    predictions: np.ndarray, labels: np.ndarray, deviation: float = 1.0
+) -> dict[str, float]:
     """Computes metrics of regression from float [n] predictions and labels.
 
     Returns:
-      `pearson` and `spearman` (0 where undefined, as for constant predictions), `mse`, and
-      `mean_answer_mse` (that of always predicting the mean of `labels`).
+      `pearson` and `spearman` (0 where undefined, as for constant predictions), `mse`,
+      `mean_answer_mse` (that of always predicting the mean of `labels`), and `loss`, which is the
+      `mse` of labels that were divided by `deviation`.
     """
     from scipy import stats
 
@@ -261,4 +351,5 @@ def regression_metrics(predictions: np.ndarray, labels: np.ndarray) -> dict[str,
         pearson = float(stats.pearsonr(predictions, labels).statistic)
         spearman = float(stats.spearmanr(predictions, labels).statistic)
     mse, constant = float(np.mean((predictions - labels) ** 2)), float(labels.var())
-    return {"pearson": pearson, "spearman": spearman, "mse": mse, "mean_answer_mse": constant}
+    result = {"pearson": pearson, "spearman": spearman, "mse": mse, "mean_answer_mse": constant}
+    return {**result, "loss": mse / deviation**2}

@@ -4,6 +4,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
@@ -11,7 +12,9 @@ from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
     label_set,
+    label_settings,
     label_values,
+    with_labels,
 )
 from tests.tasks.conftest import CONFIG
 
@@ -67,26 +70,74 @@ def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
         encode(tokenizer, [example("a", label="z")])
 
 
-def test_labels_are_sorted_and_become_their_index():
-    examples = [example("", label=label) for label in ("b", "a", "c", "a")]
-    assert label_set(examples) == ("a", "b", "c")
-    np.testing.assert_array_equal(label_values(examples, ("a", "b", "c")), [1, 0, 2, 0])
+@pytest.mark.parametrize(
+    ("given", "labels", "values"),
+    [
+        (["b", "a", "c", "a"], ("a", "b", "c"), [1, 0, 2, 0]),
+        (["10", "9", "1"], ("1", "10", "9"), [1, 2, 0]),  # Texts.
+        ([10, 9, -1, 9], (-1, 9, 10), [2, 1, 0, 1]),
+        ([2.5, 10, 0.0], (0.0, 2.5, 10), [1, 2, 0]),
+        ([True, False], (False, True), [1, 0]),
+        ([1, "a", True], ("1", "a", "true"), [0, 1, 2]),
+        ([1, 1.0], ("1", "1.0"), [0, 1]),
+        ([2**70, 3], ("1180591620717411303424", "3"), [0, 1]),
+    ],
+)
+def test_labels_keep_their_type_and_order_and_become_their_index(given, labels, values):
+    examples = [example("", label=label) for label in given]
+    found = label_set(examples)
+    assert [*map(repr, found)] == [*map(repr, labels)]
+    np.testing.assert_array_equal(label_values(examples, found), values)
+    ClassificationSpec(found, 8)
+
+
+def test_labels_are_found_as_they_are_written_or_by_their_value():
+    examples = [example("", label=label) for label in (1, 1.0, "1")]
+    np.testing.assert_array_equal(label_values(examples, (0, 1)), [1, 1, 1])
+    np.testing.assert_array_equal(label_values(examples, ("1", "1.0")), [0, 1, 0])
+    with pytest.raises(AlbertError, match="the label '01' does not occur in the training data"):
+        label_values([example("", label="01")], (0, 1))
 
 
 def test_regression_labels_are_numbers():
-    values = label_values([example("", label="2.5"), example("", label="-1e3")], ())
-    assert values.dtype == np.float32
+    values = label_values([example("", label=2.5), example("", label="-1e3")], ())
     np.testing.assert_array_equal(values, [2.5, -1000.0])
 
 
-@pytest.mark.parametrize("label", ["", "good", "nan", "inf", "3.5e38", "-1e19", "9" * 400])
+def test_numbers_to_learn_have_mean_0_and_deviation_1(tokenizer):
+    examples = [example("a", label=label) for label in (1000, "400", 100.0)]
+    settings = label_settings(examples, regression=True)
+    assert settings == {"labels": (), "mean": 500.0, "deviation": pytest.approx(374.1657387)}
+    task = TextClassificationTask(
+        CONFIG, tokenizer, ClassificationSpec(max_seq_length=8, **settings)
+    )
+    targets = task.encode(examples).source.batch(range(3), 8)["label_ids"].numpy()
+    np.testing.assert_allclose(targets, stats.zscore([1000, 400, 100]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [[3, 3.0, "3"], [1.7e9, 1.7e9 + 10]])
+def test_numbers_that_do_not_differ_are_refused(labels):
+    with pytest.raises(AlbertError, match=r"examples \(\d\) are all (3|1.7e\+09), or differ too"):
+        label_settings([example("", label=label) for label in labels], regression=True)
+
+
+def test_training_examples_without_a_label_are_left_out_with_their_number(capsys):
+    examples = [example("a", label=label) for label in ("x", None, 0, None)]
+    assert [x.label for x in with_labels(examples)] == ["x", 0]
+    assert "train: 2 of 4 rows have no label and are left out." in capsys.readouterr().out
+    with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
+        with_labels(examples[1:2])
+
+
+@pytest.mark.parametrize("label", ["good", "nan", "inf", 3.5e38, "-1e19", 10**400, True])
 def test_regression_labels_that_are_not_numbers_are_refused(label):
     with pytest.raises(AlbertError, match=r"data\.tsv:2: the label .* is not a number from"):
         label_values([example("", label=label)], ())
 
 
-def test_a_single_label_and_empty_labels_are_refused():
+def test_a_single_label_and_missing_labels_are_refused():
     with pytest.raises(AlbertError, match=r"training examples \(2\) all have the label 'x'"):
         label_set([example("a"), example("b")])
-    with pytest.raises(AlbertError, match=r"data\.tsv:9: the label is empty"):
-        label_set([example("a"), example("b", label="", where="data.tsv:9")])
+    for labels in (label_set, lambda examples: label_values(examples, ("x", "y"))):
+        with pytest.raises(AlbertError, match=r"data\.tsv:9: the label is missing"):
+            labels([example("a"), example("b", label=None, where="data.tsv:9")])

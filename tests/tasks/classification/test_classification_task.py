@@ -1,5 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import json
 
 import numpy as np
@@ -66,17 +67,23 @@ def test_loss_and_accuracy_are_the_same_in_training_and_evaluation(make_task):
     assert task.best_metric in metrics
 
 
-def test_regression_minimises_the_mean_squared_error(make_task):
+def test_regression_minimises_the_mean_squared_error_and_answers_in_the_labels_unit(make_task):
     task = make_task()
     model = task.build_model()
-    batch = random_batch([0.5, -1.0, 4.0])
-    means, outputs = training_means(task, model, batch), predict(task, model, batch)
-    assert outputs["value"].shape == (3,)
-    expected = np.mean((outputs["value"] - [0.5, -1.0, 4.0]) ** 2)
-    assert means["loss"] == pytest.approx(expected, rel=1e-5)
-    metrics = task.metrics(outputs, labelled("0.5", "-1.0", "4.0"))
-    assert metrics["mse"] == pytest.approx(expected, rel=1e-5)
-    assert task.best_metric in metrics
+    labels = [0.5, -1.0, 4.0]
+    raw = predict(task, model, random_batch(labels))["value"]
+    for mean, deviation in ((0.0, 1.0), (500.0, 100.0)):
+        task.spec = dataclasses.replace(task.spec, mean=mean, deviation=deviation)
+        batch = random_batch(labels)
+        means, outputs = training_means(task, model, batch), predict(task, model, batch)
+        np.testing.assert_allclose(outputs["value"], raw * deviation + mean, rtol=1e-5)
+        expected = np.mean((raw - labels) ** 2)
+        assert means["loss"] == pytest.approx(expected, rel=1e-5)
+        assert means["mse"] == pytest.approx(expected * deviation**2, rel=1e-5)
+        metrics = task.metrics(outputs, labelled(*(x * deviation + mean for x in labels)))
+        assert {name: metrics[name] for name in means} == pytest.approx(means, rel=1e-4)
+        assert task.best_metric in metrics
+        assert task.progress(means).endswith(f" mse {means['mse']:.4g}")
 
 
 def test_sums_and_weights_add_up_over_parts_of_a_batch(make_task):

@@ -181,7 +181,7 @@ def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(authors, t
         ({"output_dir": None}, "`output_dir` is needed"),
         ({"trainsteps": 3}, "There are unknown settings: trainsteps"),
         ({"train": []}, "The train data holds no examples"),
-        ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: 'by' must be a string or a num"),
+        ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: the label is missing"),
         ({"eval": [{"sentence": "w1", "by": "c"}]}, "eval row 0: the label 'c' does not occur in"),
         ({"model": None}, "The path of the pretrained model must be a string, not None"),
     ],

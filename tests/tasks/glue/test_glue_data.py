@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.text_tables import label_text
 from albert_tf.tasks.glue.run import find_tasks, read_split, read_texts
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, TASKS
 from tests.tasks.glue.conftest import BINARY, ENTAILMENT, NLI, SCORES, A, B
@@ -24,7 +25,7 @@ def test_texts_labels_and_ids_are_read_from_each_format(name, split_name, glue_d
     assert [e.text for e in examples] == A
     assert [e.text_pair for e in examples] == ([None] * 3 if name in ("cola", "sst-2") else B)
     expected = [None] * 3 if split.rows else LABELS.get(name, BINARY)
-    assert [e.label for e in examples] == expected
+    assert [None if e.label is None else label_text(e.label) for e in examples] == expected
     assert [e.id for e in examples] == ["0", "1", "2"]
     first = 1 if name == "cola" and not split.rows else 2
     assert examples[2].where == f"{glue_dir / split.file}:{first + 2}"
@@ -59,7 +60,7 @@ def test_malformed_rows_of_qqp_are_skipped_and_counted(glue_dir, capsys):
     lines[2:3] = ["91\t1\t2\tIt's", "late\tno\t0"]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     examples = read_split(TASKS["qqp"].splits["train"], str(glue_dir))
-    assert [e.label for e in examples] == ["1", "1"]
+    assert [e.label for e in examples] == [1, 1]
     said = (
         f"{path}:3: 2 rows with a wrong number of fields, of which this is the first, were skipped"
     )
