@@ -67,16 +67,24 @@ _END = 64
 _ENUMERATOR = re.compile(r"\W*(?:\d+|[ivxlcIVXLC]+|[A-Za-z])[.)]")
 
 
-def sentence_ends_here(before: str, after: str) -> bool:
+def sentence_ends_here(before: str, after: str, lower_cased: bool = False) -> bool:
     """Returns whether a sentence ends at a proposed break.
 
     It does not if the text continues in lower case ('"Why?" he asked', "D.C. in 1990"), after a
     title ("Mr. Smith"), between an abbreviation and its number ("Fig. 3", "Psa. 63:8"), after
     initials ("J. R. R. Tolkien", "U.S. Senate") unless the next word usually starts a sentence,
     and after the number of a list item ("2. Salt"). Both texts have no surrounding white space.
+
+    In lower-cased text, as BookCorpus is distributed, a sentence may begin in lower case, but not
+    after a closing quote ("why?" he asked; also '', as in tokenized text) or initials (d.c. in
+    1990).
     """
     word = after.lstrip(_OPENERS)
-    if not any(c.isalnum() for c in before) or not word or word[0].islower():
+    if not any(c.isalnum() for c in before) or not word:
+        return False
+    if lower_cased and (after.startswith("''") or before[-1] in _CLOSERS):
+        return False
+    if word[0].islower() and not lower_cased:
         return False
     if _ENUMERATOR.fullmatch(before):
         return False
@@ -93,7 +101,7 @@ def sentence_ends_here(before: str, after: str) -> bool:
         and (before[-2].isupper() or before[-2].islower())
         and after[0].isalnum()
     ):
-        return _FIRST_WORD.match(word).group().lower() in _STARTERS
+        return not lower_cased and _FIRST_WORD.match(word).group().lower() in _STARTERS
     return True
 
 
@@ -122,7 +130,7 @@ def _split_cjk(paragraph: str) -> list[str]:
     return [*parts, paragraph[begin:]]
 
 
-def _merge_fragments(fragments: list[str]) -> list[str]:
+def _merge_fragments(fragments: list[str], lower_cased: bool) -> list[str]:
     """Merges a paragraph, white space included, cut at all proposed breaks, into sentences."""
     sentences: list[str] = []
     current = ""
@@ -133,7 +141,8 @@ def _merge_fragments(fragments: list[str]) -> list[str]:
         current += fragment[:closers]
         rest = fragment[closers:]
         gap = current[-1:].isspace() or rest[:1].isspace()
-        if current and gap and rest and sentence_ends_here(current.strip(), rest.strip()):
+        texts = current.strip(), rest.strip()
+        if current and gap and rest and sentence_ends_here(*texts, lower_cased):
             sentences.append(current.strip())
             current = rest
         else:
@@ -176,15 +185,17 @@ class SentenceSplitter:
         self._fragment_starts = fragment_starts
 
     def split(self, paragraphs: list[str]) -> list[list[str]]:
-        """Returns the sentences of each paragraph."""
+        """Returns the sentences of each paragraph; one without capitals counts as lower-cased."""
         parts = [_split_cjk(paragraph) for paragraph in paragraphs]
+        lower_cased = [p.islower() for p, own_parts in zip(paragraphs, parts) for _ in own_parts]
         encoded = [part.encode("utf-8") for part in itertools.chain.from_iterable(parts)]
+        starts = self._fragment_starts(encoded).to_list()
         sentences = []
-        for data, cuts in zip(encoded, self._fragment_starts(encoded).to_list()):
+        for data, cuts, lower in zip(encoded, starts, lower_cased):
             # The breaker may cut U+3000 after a full stop in the middle of its bytes.
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]
             fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
-            sentences.append(_merge_fragments(fragments))
+            sentences.append(_merge_fragments(fragments, lower))
         remaining = iter(sentences)
         return [
             [sentence for _ in range(len(own_parts)) for sentence in next(remaining)]

@@ -38,6 +38,14 @@ def splitter():
         ["Am 3.", "Oktober war er da.", "Er ging."],  # Wrong, and documented.
         ["ฉันไปตลาด เขาไปโรงเรียน"],  # Thai has no sentence marks.
         ["no end"],
+        # Lower-cased text; the second one is tokenized as BookCorpus is.
+        ["mr. smith went to washington, d.c. in 1990.", "he met dr. jones.", "see p. 3."],
+        [
+            "usually , he would play with toys .",
+            "but just one look !",
+            "`` why ? '' he asked .",
+        ],
+        ["The U.S. senate met.", "It sat. and so on."],
     ],
 )
 def test_prose_with_spaces_is_split_where_sentences_end(splitter, sentences):
