@@ -2,22 +2,37 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests marked `smoke` with the set of versions in requirements.txt that .venv does not
-# have: on Python 3.13 or 3.12 if .venv is older, otherwise on 3.11, 3.10 or 3.9. The environment is
-# kept, for example in .venv-python3.13, so that the next run takes about a minute. If there is no
-# such Python, or no package index to install from, it runs nothing and says so.
+# Runs the tests marked `smoke` in two environments: with the set of versions in requirements.txt
+# that .venv does not have, on Python 3.13 or 3.12 if .venv is older, otherwise on 3.11, 3.10 or 3.9;
+# and with the newest of everything, the extras included, that pyproject.toml allows on this Python.
+# The environments are kept, for example in .venv-python3.13 and .venv-newest, so that the next run
+# takes minutes. If there is no such Python, or no package index to install from, it runs nothing and
+# says so.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly limit=180
+readonly limit=300
 pythons="python3.13 python3.12"
 if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
   pythons="python3.11 python3.10 python3.9"
 fi
 
 report() {
-  echo "Smoke test of the other versions: $1."
+  echo "Smoke test of $1."
+}
+
+# Not all tests: to collect them takes as long as to run these.
+readarray -t tests < <(grep -rl --include='test_*.py' 'mark\.smoke' tests | sort)
+
+# smoke ENVIRONMENT NAME
+smoke() {
+  SECONDS=0
+  if ! timeout $limit "$1/bin/python" -m pytest -q -m 'smoke and not slow' -n auto "${tests[@]}"; then
+    report "$2 failed, or took longer than $limit s" >&2
+    exit 1
+  fi
+  report "$2 passed in $SECONDS s"
 }
 
 # pyenv's python3.13 works only where its settings name that version; the interpreter always does.
@@ -31,25 +46,22 @@ for name in $pythons; do
   done
 done
 if [[ -z $python ]]; then
-  report "not run, as there is no ${pythons// / or }"
+  report "the other versions: not run, as there is no ${pythons// / or }"
   exit 0
 fi
 
-readonly venv=.venv-$name
+readonly venv=.venv-$name newest=.venv-newest
 if ! output=$(PYTHON=$python scripts/setup.sh "$venv" 2>&1); then
   if [[ $output == *"package index cannot be reached"* ]]; then
-    report "not run, as the package index cannot be reached"
+    report "the other versions: not run, as the package index cannot be reached"
     exit 0
   fi
   echo "$output" >&2
   exit 1
 fi
+smoke "$venv" "the versions for $name"
 
-# Not all tests: to collect them takes as long as to run these.
-readarray -t tests < <(grep -rl --include='test_*.py' 'mark\.smoke' tests | sort)
-SECONDS=0
-if ! timeout $limit "$venv/bin/python" -m pytest -q -m smoke "${tests[@]}"; then
-  report "failed on $name, or took longer than $limit s" >&2
-  exit 1
-fi
-report "passed on $name in $SECONDS s"
+[[ -e $newest ]] || "$python" -m venv $newest
+$newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+  --upgrade-strategy eager --editable '.[beam,hub,onnx,plots]' pytest pytest-xdist
+smoke $newest "the newest versions on $name"

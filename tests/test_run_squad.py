@@ -184,6 +184,7 @@ def test_another_evaluation_has_the_same_results_and_needs_no_training_file(trai
     assert read(path) == pytest.approx(before, abs=1e-5)
 
 
+@pytest.mark.smoke
 def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     version, output_dir, _ = trained
     answerer = QuestionAnswerer.load(str(output_dir), max_seq_length=20, doc_stride=4)

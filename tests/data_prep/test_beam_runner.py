@@ -92,6 +92,7 @@ def test_the_script_builds_the_same_with_both_runners(tmp_path, texts, vocabular
     assert "apache_beam" not in result.stderr  # Beam's logs are not shown.
 
 
+@pytest.mark.smoke
 def test_a_corpus_in_ram_is_built(vocabulary, texts):
     root = "ram://beam"
     tf.io.gfile.makedirs(f"{root}/texts")

@@ -87,6 +87,7 @@ def test_one_lite_file_takes_every_batch_size_and_length(exact, encoder):
         assert_outputs(run(**inputs), encoder, inputs)
 
 
+@pytest.mark.smoke
 def test_one_onnx_file_takes_every_batch_size_and_length(onnxruntime, encoder, wordpiece_tokenizer):
     content = encoder_export(encoder, wordpiece_tokenizer, file_format=ONNX).files["model.onnx"]
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
