@@ -12,13 +12,16 @@ docs/flags.md is made of those.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
 import numbers
 import os
+from collections.abc import Collection
 from typing import Any
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import short_repr
+from albert_tf.io.json_values import joined, short_repr
 
 #: Devices count steps, and take seeds, as int32.
 INT32_MAX = 2**31 - 1
@@ -76,16 +79,15 @@ class Settings:
             name, value, known = f"`{field.name}`", getattr(self, field.name), field.metadata
             if "help" not in known:
                 continue
-            if isinstance(value, numbers.Integral) and not isinstance(value, int):
-                value = int(value)  # NumPy's integers cannot be written to JSON.
-            elif known["path"] and isinstance(value, os.PathLike):
+            kinds = str(field.type).split(" | ")
+            value = as_plain(value, kinds[0])
+            if known["path"] and isinstance(value, os.PathLike):
                 value = os.fspath(value)
             object.__setattr__(self, field.name, value)
-            kinds = str(field.type).split(" | ")
             if value is None and "None" in kinds:
                 continue
-            if known["choices"]:
-                if value not in known["choices"]:
+            if known["choices"]:  # 1 is not True.
+                if (type(value), value) not in [(type(c), c) for c in known["choices"]]:
                     listed = ", ".join(map(str, known["choices"]))
                     raise AlbertError(
                         f"{name}={short_repr(value)} is unknown; use one of {listed}."
@@ -98,6 +100,46 @@ class Settings:
                 raise AlbertError(f"{name}={short_repr(value)} must be of type {kinds[0]}.")
 
 
+def as_plain(value: Any, kind: str = "") -> Any:
+    """Returns a scalar of NumPy or another library as Python's own, anything else as it is.
+
+    Float32 becomes the shortest number with this value. The kind "float" makes a float of any real
+    number but True and False, "int" an integer of a whole one.
+    """
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        item = value.item()
+        value = float(str(value)) if isinstance(item, float) else item
+    if isinstance(value, numbers.Number) and not isinstance(value, (bool, complex)):
+        with contextlib.suppress(ValueError, OverflowError):  # NaN and infinity are refused later.
+            if kind == "int" and value == int(value):
+                return int(value)
+            if kind == "float":
+                return float(value)
+    return value
+
+
+#: Names in other libraries, or of flags, that do not resemble ours most.
+_ELSEWHERE = {
+    "batch_size": "train_batch_size",
+    "lr": "learning_rate",
+    "num_train_steps": "train_step",
+    "random_seed": "seed",
+}
+
+
+def check_names(given: Collection[str], known: Collection[str]) -> None:
+    """Raises AlbertError for names of settings that are not known; it suggests similar ones."""
+    shown = []
+    for name in sorted({*given} - {*known}):
+        close = difflib.get_close_matches(name, [*known], 1, 0.5)
+        hint = _ELSEWHERE.get(name) or "".join(close)
+        shown.append(f"{name} (did you mean {hint}?)" if hint else name)
+    if shown:
+        raise AlbertError(f"There are unknown settings: {joined(shown, 200)}.")
+
+
 def check_number(name: str, value: Any, least: float = 0, most: float | None = None) -> None:
     """Raises AlbertError unless a value is a number in bounds, and is so in float32, too."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -108,7 +150,9 @@ def check_number(name: str, value: Any, least: float = 0, most: float | None = N
     raise AlbertError(f"{name}={short_repr(value)} must be a number {expected}.")
 
 
-def check_integer(name: str, value: Any, least: int = 1, most: int = INT32_MAX) -> None:
-    """Raises AlbertError unless a value is an integer from `least` to `most`."""
+def check_integer(name: str, value: Any, least: int = 1, most: int = INT32_MAX) -> int:
+    """Returns a value as Python's integer; AlbertError unless it is one from `least` to `most`."""
+    value = as_plain(value, "int")
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise AlbertError(f"{name}={short_repr(value)} must be an integer from {least} to {most}.")
+    return value

@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -47,6 +49,11 @@ class MoreOptions(Options):
         ("rate", 1e39, "must be a number above 0 that float32 can hold."),
         ("share", 1.5, "must be a number from 0 to 1."),
         ("kind", "best", "is unknown; use one of auto, True, False."),
+        ("kind", 1, "is unknown; use one of auto, True, False."),
+        ("quiet", 1, "must be of type bool."),
+        ("rate", True, "must be a number above 0 that float32 can hold."),
+        ("size", 3.5, "must be an integer from 1 to 9."),
+        ("size", math.inf, "must be an integer from 1 to 9."),
         ("quiet", "yes", "must be of type bool."),
         ("folder", 3, "must be of type str."),
     ],
@@ -56,10 +63,14 @@ def test_impossible_values_are_refused(name, value, problem):
         Options(**{name: value})
 
 
-def test_numbers_of_numpy_and_path_objects_are_converted(tmp_path):
-    options = Options(size=np.int64(4), folder=tmp_path)
-    assert type(options.size) is int
-    assert options.folder == str(tmp_path)
+@pytest.mark.parametrize("size", [np.int64(4), np.float32(4), 4.0, np.array(4), Decimal(4)])
+@pytest.mark.parametrize("rate", [np.float32(1e-3), Decimal("0.001"), Fraction(1, 1000)])
+def test_what_means_a_number_a_truth_or_a_path_is_converted(size, rate, tmp_path):
+    options = Options(size=size, rate=rate, folder=tmp_path, quiet=np.bool_(True), share=1)
+    expected = {"size": 4, "rate": 0.001, "folder": str(tmp_path), "quiet": True, "share": 1.0}
+    for name, value in expected.items():
+        found = getattr(options, name)
+        assert (found, type(found)) == (value, type(value)), name
 
 
 def test_flags_of_settings_give_only_what_was_given(monkeypatch):
