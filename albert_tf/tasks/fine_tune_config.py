@@ -4,7 +4,8 @@
 
 A recipe, `albert_tf/configs/recipes/<task>.json`, holds a `source`, the settings of the `base`
 model and those that differ for other sizes (`small`, `large`, `xlarge`, `xxlarge`). `v2` holds the
-settings that differ for models without dropout, of any size.
+settings that differ for models without dropout, of any size. `benchmark` holds those for a data set
+of about so many `examples` only; others find the length of their training in `for_data`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ import dataclasses
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import joined
-from albert_tf.settings import ABOVE_0, check_integer, setting, with_default
+from albert_tf.settings import ABOVE_0, check_integer, check_names, setting, with_default
 from albert_tf.training.specs import RunConfig
 
-#: Steps if neither the recipe nor a setting says how long to train.
-_DEFAULT_STEPS = 1000
+#: If neither the recipe nor a setting says how long to train: passes over the data; or, for small
+#: data sets, so many steps, but no more than so many passes. Then the number of evaluations.
+_PASSES, _FEW_STEPS, _MOST_PASSES, _EVALUATIONS = 3, 500, 20, 10
+_LENGTH = (
+    f"Default: the task's recipe, on its benchmark; otherwise {_PASSES} passes, but at least "
+    f"{_FEW_STEPS} steps or {_MOST_PASSES} passes, whichever is less."
+)
 #: The folder of the recipes.
 RECIPES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs", "recipes")
 #: The sizes of recipes with their smallest hidden size.
@@ -51,7 +57,7 @@ class FineTuneConfig(RunConfig):
     precision: str = with_default(RunConfig, "precision", "auto")
     save_checkpoints_steps: int = with_default(RunConfig, "save_checkpoints_steps", 1000)
     train_step: int | None = setting(
-        None, f"Training steps. {_RECIPE}", minimum=1, needs="do_train"
+        None, f"Training steps. {_LENGTH}", minimum=1, needs="do_train"
     )
     num_train_epochs: float | None = setting(
         None,
@@ -68,7 +74,8 @@ class FineTuneConfig(RunConfig):
     warmup_proportion: float = setting(0.1, "Warm-up as a share of all steps.", flag=None)
     eval_every_steps: int | None = setting(
         None,
-        f"Steps between evaluations during training, which select the best weights. {_RECIPE}",
+        "Steps between evaluations during training, which select the best weights. Default: the "
+        f"task's recipe, or a number that makes {_EVALUATIONS} evaluations.",
         minimum=1,
         needs="do_eval",
     )
@@ -95,6 +102,8 @@ class FineTuneConfig(RunConfig):
         minimum=1,
         needs="do_train",
     )
+    #: Of the recipe: settings for a training set of about so many `examples`.
+    benchmark: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -121,34 +130,50 @@ class FineTuneConfig(RunConfig):
             `train_step` and `num_train_epochs`, or both `warmup_step` and `warmup_proportion`, are
             given.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(settings.keys() - known):
-            raise AlbertError(f"There are unknown settings: {joined(unknown, 80)}.")
-        given = {name for name, value in settings.items() if value is not None}
+        check_names(settings, [field.name for field in dataclasses.fields(cls)])
+        given = {name: value for name, value in settings.items() if value is not None}
         for first, second in (_DURATION, _WARM_UP):
-            if {first, second} <= given:
+            if {first, second} <= given.keys():
                 raise AlbertError(f"Give `{first}` or `{second}`, not both.")
         recipe = load_recipe(task_name, model)
-        if not given.isdisjoint(_DURATION):
-            recipe = {name: value for name, value in recipe.items() if name not in _DURATION}
+        overridden = {*given, *(_DURATION if {*_DURATION} & given.keys() else ())}
+        left = {name: value for name, value in recipe.items() if name not in overridden}
+        if of_benchmark := recipe.get("benchmark"):
+            left["benchmark"] = {k: v for k, v in of_benchmark.items() if k not in overridden}
         longest = min(
             recipe.get("max_seq_length", cls.max_seq_length), model.max_position_embeddings
         )
-        return cls(**{"output_dir": "", **recipe, "max_seq_length": longest, **settings})
+        return cls(**{"output_dir": "", **left, "max_seq_length": longest, **given})
 
-    def steps(self, num_examples: int) -> int:
-        """Returns the number of training steps; raises AlbertError if there are too many."""
-        if self.num_train_epochs is None:
-            return self.train_step or _DEFAULT_STEPS
-        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
+    def for_data(self, examples: int, sequences: int) -> FineTuneConfig:
+        """Returns the settings with the steps, warm-up and evaluations for a training set.
+
+        Args:
+          examples: their number, to compare with that of the recipe's benchmark.
+          sequences: the number of rows in a pass, such as the windows of SQuAD's contexts.
+
+        Raises:
+          AlbertError: there are too many steps.
+        """
+        meant = dict(self.benchmark or {"examples": 0})
+        is_benchmark = abs(examples - meant.pop("examples")) <= examples / 10
+        run = dataclasses.replace(self, benchmark=None, **(meant if is_benchmark else {}))
+
+        def steps_of(passes: float) -> int:
+            return max(1, math.ceil(passes * sequences / run.train_batch_size))
+
+        steps = run.train_step or max(steps_of(_PASSES), min(_FEW_STEPS, steps_of(_MOST_PASSES)))
+        if run.num_train_epochs is not None:
+            steps = steps_of(run.num_train_epochs)
         check_integer("`max_steps`", steps)
-        return steps
-
-    def training_run(self, steps: int) -> FineTuneConfig:
-        """Returns the settings for a number of steps, with their warm-up."""
-        share = round(self.warmup_proportion * steps)
-        warmup = share if self.warmup_step is None else self.warmup_step
-        return dataclasses.replace(self, num_warmup_steps=warmup)
+        every, warmup = run.eval_every_steps, run.warmup_step
+        return dataclasses.replace(
+            run,
+            train_step=steps,
+            num_train_epochs=None,
+            num_warmup_steps=round(run.warmup_proportion * steps) if warmup is None else warmup,
+            eval_every_steps=every if is_benchmark else every or math.ceil(steps / _EVALUATIONS),
+        )
 
 
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
@@ -172,5 +197,6 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
         if size != "small":  # There is no v2 release of that size.
             settings.update(recipe.get("v2", {}))
     if "warmup_step" in settings:
-        settings["warmup_proportion"] = settings.pop("warmup_step") / settings["train_step"]
+        steps = {**settings, **settings.get("benchmark", {})}["train_step"]
+        settings["warmup_proportion"] = settings.pop("warmup_step") / steps
     return settings

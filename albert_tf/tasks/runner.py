@@ -76,13 +76,15 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
                     "`num_seeds` needs `do_eval`: the best run is chosen by evaluation."
                 )
         # All examples are tokenized before the training, so that errors show at once.
+        if examples.train:
+            data = open_examples(examples.train, "train", training=True)
+            config = config.for_data(len(data.examples), data.source.num_examples)
         evaluated, predicted = (
             [open_examples(x, name, labelled=labelled) for name, x in sets.items() if x]
             for sets, labelled in ((examples.evaluate, True), (examples.predict, False))
         )
         eval_specs = [data.eval_spec(size, config.eval_every_steps) for data in evaluated]
         if examples.train:
-            data = open_examples(examples.train, "train", training=True)
             estimator = fine_tune(task, config, data, eval_specs)
         elif evaluated or predicted:
             estimator = _open_best_seed(task, config)
@@ -103,24 +105,27 @@ def fine_tune(
 ) -> Estimator:
     """Trains on `data` with one seed or several; returns the Estimator of the (best) run.
 
-    If the first of `eval_specs` has `every_steps`, it is evaluated during training and selects the
-    best weights by the task's `best_metric`.
+    The settings are those of `FineTuneConfig.for_data`. If the first of `eval_specs` has
+    `every_steps`, it is evaluated during training and selects the best weights by the task's
+    `best_metric`.
     """
-    max_steps = config.steps(data.source.num_examples)
-    run = config.training_run(max_steps)
-    log.info(
-        f"Fine-tuning for {max_steps:,} steps of {run.train_batch_size}, "
-        f"{run.num_warmup_steps:,} warm-up, learning rate {run.learning_rate:g}."
-    )
-    if config.num_seeds > 1:
-        _fine_tune_seeds(task, run, data.source, max_steps, eval_specs[0])
-        return _open_best_seed(task, run)
-    estimator = Estimator(task, run)
-    train_spec = TrainSpec.of(data.source.reseeded(run.seed), max_steps)
+    max_steps, passes = config.train_step, config.train_step * config.train_batch_size
     spec = eval_specs[0] if eval_specs else None
+    log.info(
+        f"Fine-tuning for {max_steps:,} steps of {config.train_batch_size} "
+        f"({passes / data.source.num_examples:.3g} passes), "
+        f"{config.num_warmup_steps:,} warm-up, learning rate {config.learning_rate:g}."
+    )
     # A single evaluation, at the end, selects nothing, and `report` makes it anyway.
     several = spec and spec.every_steps and spec.every_steps < max_steps
-    selects = several or run.early_stopping_evals or estimator.folder.has(BEST, BEST_RECORD)
+    if several:
+        log.info(f"Evaluating every {spec.every_steps:,} steps; the best weights are kept.")
+    if config.num_seeds > 1:
+        _fine_tune_seeds(task, config, data.source, max_steps, eval_specs[0])
+        return _open_best_seed(task, config)
+    estimator = Estimator(task, config)
+    train_spec = TrainSpec.of(data.source.reseeded(config.seed), max_steps)
+    selects = several or config.early_stopping_evals or estimator.folder.has(BEST, BEST_RECORD)
     estimator.train_and_evaluate(train_spec, spec if selects else None)
     return estimator
 

@@ -31,20 +31,25 @@ def parsed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("preset", "rate"),
+    ("recipe", "examples", "given", "steps", "warmup", "every"),
     [
-        ("albert_tiny", 1e-4),
-        ("albert_base_v1", 5e-5),
-        ("albert_large_v1", 1e-5),
-        ("albert_xlarge_v2", 1e-5),
-        ("albert_xxlarge_v2", 1e-5),
+        ("custom", 10, [], 7, 1, 1),  # 20 passes.
+        ("custom", 3000, [], 500, 50, 50),
+        ("custom", 200_000, [], 18_750, 1875, 1875),  # 3 passes.
+        ("custom", 3000, ["--num_train_epochs=2", "--eval_every_steps=7"], 188, 19, 7),
+        ("race", 87_000, [], 12_000, 1000, 1000),
+        ("race", 87_866, ["--train_step=60"], 60, 5, 1000),
+        ("squad1.1", 87_599, [], 3650, 365, None),
+        ("squad2.0", 300, [], 125, 12, 13),
+        ("rte", 10, [], 800, 200, 100),
     ],
 )
-def test_custom_recipe_has_lower_rates_for_large_models(parsed, preset, rate):
-    settings = parsed(load_recipe("custom", AlbertConfig.load(preset)))
-    assert settings.learning_rate == rate
-    # A tenth of 1000 steps is warm-up, as without a recipe.
-    assert (settings.steps(10), settings.training_run(1000).num_warmup_steps) == (1000, 100)
+def test_the_length_fits_the_data_but_for_benchmarks(
+    parsed, recipe, examples, given, steps, warmup, every
+):
+    recipe = load_recipe(recipe, AlbertConfig.load("albert_base_v1"))
+    run = parsed(recipe, *given).for_data(examples, examples)
+    assert (run.train_step, run.num_warmup_steps, run.eval_every_steps) == (steps, warmup, every)
 
 
 def test_a_task_without_a_recipe_is_refused():
@@ -54,16 +59,16 @@ def test_a_task_without_a_recipe_is_refused():
 
 def test_given_flags_override_the_recipe_even_at_their_default(parsed):
     settings = parsed(RECIPE, "--learning_rate=3e-5", "--train_batch_size=32")
-    run = settings.training_run(800)
+    run = settings.for_data(10, 10)
     assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (3e-5, 200, 32)
 
 
 def test_warm_up_keeps_the_recipes_proportion_when_the_steps_change(parsed):
     settings = parsed(RECIPE, "--num_train_epochs=2")
-    assert settings.steps(1000) == 125
-    assert settings.training_run(125).num_warmup_steps == 31
+    run = settings.for_data(1000, 1000)
+    assert (run.train_step, run.num_warmup_steps) == (125, 31)
     config = parsed(RECIPE, "--train_step=100", "--warmup_step=3")
-    assert config.training_run(100).num_warmup_steps == 3
+    assert config.for_data(1000, 1000).num_warmup_steps == 3
 
 
 def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
@@ -77,7 +82,7 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
 def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
     model = AlbertConfig.load("albert_base_v2")
     made = FineTuneConfig.from_recipe("race", model, output_dir="x", warmup_proportion=0.3)
-    assert made.training_run(1000).num_warmup_steps == 300
+    assert made.for_data(87_866, 87_866).num_warmup_steps == 3600
     both = {"warmup_proportion": 0.3, "warmup_step": 5}
     with pytest.raises(AlbertError, match=r"^Give `warmup_step` or `warmup_proportion`, not both"):
         FineTuneConfig.from_recipe("race", model, output_dir="x", **both)
@@ -88,4 +93,4 @@ def test_more_steps_than_can_be_counted_are_refused(parsed):
         parsed(RECIPE, f"--train_step={10**20}")
     settings = parsed(RECIPE, "--num_train_epochs=1e20")
     with pytest.raises(AlbertError, match=r"^`max_steps`=.* must be an integer from 1 to"):
-        settings.steps(1000)
+        settings.for_data(1000, 1000)

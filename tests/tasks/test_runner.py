@@ -166,7 +166,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
         path.unlink()
     (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
     same = recorded(tmp_path / "run", tmp_path / "run")
-    config = FineTuneConfig(**same, train_step=11, warmup_step=2)
+    config = FineTuneConfig(**same, train_step=11, warmup_step=2, eval_every_steps=100)
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
     dataclasses.replace(BestRecord.load(folder), value=earlier).save(folder)
@@ -176,7 +176,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     assert BestRecord.load(folder).step == best
 
 
-@pytest.mark.parametrize(("every_steps", "evaluations"), [(None, 0), (4, 0), (2, 2)])
+@pytest.mark.parametrize(("every_steps", "evaluations"), [(None, 4), (4, 0), (2, 2)])
 def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
     task, tmp_path, every_steps, evaluations
 ):
@@ -233,7 +233,7 @@ def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
     monkeypatch.setattr(
         Estimator, "evaluate", lambda self, _: evaluated.append(self.config.seed) or {"accuracy": 0}
     )
-    fine_tune(task, config, data, [eval_spec])
+    fine_tune(task, config.for_data(70, 70), data, [eval_spec])
     assert evaluated == ([] if held_out == "same" else [3, 4])
     if held_out == "same":
         assert (tmp_path / "run/seeds.json").read_text() == (

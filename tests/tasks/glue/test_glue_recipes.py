@@ -34,7 +34,7 @@ def config(size, version=1):
 def test_recipes_hold_the_published_numbers(name):
     rate, batch, steps, warmup, dropout = PUBLISHED[name]
     base = FineTuneConfig.from_recipe(name, config("base"), output_dir="runs/x")
-    warm_up = base.training_run(base.steps(1)).num_warmup_steps
+    warm_up = base.for_data(1, 1).num_warmup_steps
     found = (base.learning_rate, base.train_batch_size, base.train_step, warm_up)
     assert found == (rate, batch, steps, warmup)
     assert base.dropout is None  # The configuration's own.
