@@ -23,6 +23,7 @@ from albert_tf.io.log import log
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
 from albert_tf.pretrained.locate import locate
+from albert_tf.settings import check_names
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
@@ -75,11 +76,13 @@ class ExampleSet:
         read, batches = self.source.eval_input_fn, self.source.num_batches(batch_size)
         return EvalSpec(read, every_steps, batches, self.name, self, self.fingerprint)
 
-    def outputs(self, predict: Callable[[Batch], Tensors]) -> dict[str, np.ndarray]:
+    def outputs(
+        self, predict: Callable[[Batch], Tensors], batch_size: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order."""
         check_not_forked()
         rows, parts = [], []
-        for batch, length in length_batches(self.source.longest, "predicting"):
+        for batch, length in length_batches(self.source.longest, "predicting", batch_size):
             rows.append(batch)
             outputs = predict(self.source.batch(batch, length))
             parts.append({name: value.numpy() for name, value in outputs.items()})
@@ -141,6 +144,7 @@ class FineTuningTask(Task):
         settings = {"eval_batch_size": cls.eval_batch_size, **settings}
         fields = dataclasses.fields(cls.spec_class)
         declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
+        check_names(settings, declared | {x.name for x in dataclasses.fields(FineTuneConfig)})
         own = {name: settings.pop(name) for name in declared & {*settings}}
         run = FineTuneConfig.from_recipe(recipe, config, **settings)
         own = cls.spec_class(**{**own, **spec, "max_seq_length": run.max_seq_length})
@@ -322,12 +326,13 @@ def model_inputs(batch: Tensors) -> Tensors:
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
 
 
-def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> Tensors:
+def choice_sums(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> Tensors:
     """Sums cross-entropy (`loss`) and correct answers (`accuracy`).
 
-    The logits are float32 [B, C], the labels int32 [B].
+    The logits are float32 [B, C], the labels int32 [B], the weights in the loss float32 [B].
     """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    losses = losses if weights is None else losses * weights
     hits = tf.cast(correct(logits, labels), tf.float32)
     return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
 

@@ -40,7 +40,8 @@ NO_PATHS = {
         "trained_on",
     ),
     *("task_name", "tasks", "tpu_name", "ways"),
-    *("id_column", "label_column", "text_column", "text_pair_column"),
+    *("class_weights", "id_column", "label_column", "positive_label"),
+    *("text_column", "text_pair_column"),
 }
 #: Possible names of path flags.
 PATH_NAME = re.compile(r"(^|_)(dirs?|files?|paths?|folders?|directory|prefix|checkpoints?|handle)$")

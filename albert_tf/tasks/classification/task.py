@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,18 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import from_json, joined, short_repr
+from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.log import log
-from albert_tf.io.text_tables import Label, TextColumns, TextExample, label_text
+from albert_tf.io.text_tables import Label, TextExample, label_text
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
+from albert_tf.tasks.classification.spec import (
+    LARGEST,
+    SMALLER_IS_BETTER,
+    ClassificationSpec,
+    are_numbers,
+)
 from albert_tf.tasks.prediction_tables import PREDICTIONS, PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.training.specs import FLOAT32
@@ -30,58 +35,13 @@ from albert_tf.weights.run_folder import RunFolder
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export, Outputs
 
-#: The default columns of tables.
-COLUMNS = TextColumns("text", label="label")
 #: Texts tokenized together.
 _CHUNK = 2048
-#: The largest number to predict: its square, which the loss has, is finite in float32.
-_LARGEST = 1e18
 #: The least standard deviation of numbers to predict, as a share of their mean: predictions are
 #: float32 and then exact to less than a hundredth of it.
 _LEAST_DEVIATION = 1e-5
 #: Labels in the summary of a data set.
 _SHOWN_LABELS = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationSpec:
-    """The settings of a classification or regression task.
-
-    Attributes:
-      labels: the classes in the order of the model's outputs, texts or numbers; empty for
-        regression.
-      max_seq_length: the maximum length of a text in tokens; longer ones are cut.
-      columns: the columns of the training file.
-      task_name: "custom", or the name of a GLUE task.
-      best_metric: selects the best weights; None for accuracy, or pearson for regression.
-      mean, deviation: of the numbers that a regression is trained on, which learns them with mean 0
-        and deviation 1 and answers in their own unit. GLUE's STS-B learns them as they are, as in
-        the release.
-    """
-
-    labels: tuple[Label, ...]
-    max_seq_length: int
-    columns: TextColumns = COLUMNS
-    task_name: str = "custom"
-    best_metric: str | None = None
-    mean: float = 0.0
-    deviation: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Checks the labels, and makes columns of JSON values."""
-        labels = self.labels
-        fit = isinstance(labels, tuple) and (
-            all(isinstance(label, str) for label in labels) or _are_numbers(labels)
-        )
-        if not fit:
-            raise AlbertError(f"`labels`={short_repr(labels)} are neither texts nor numbers.")
-        if not (abs(self.mean) <= _LARGEST and 0 < self.deviation <= _LARGEST):
-            raise AlbertError(
-                f"`mean`={self.mean} and `deviation`={self.deviation} are not those of labels."
-            )
-        if not isinstance(self.columns, TextColumns):
-            columns = from_json(TextColumns, self.columns, "`columns`")
-            object.__setattr__(self, "columns", columns)
 
 
 class TextClassificationTask(FineTuningTask):
@@ -94,6 +54,11 @@ class TextClassificationTask(FineTuningTask):
     spec_class = ClassificationSpec
 
     @property
+    def best_metric_larger_is_better(self) -> bool:
+        """See Task."""
+        return self.best_metric not in SMALLER_IS_BETTER
+
+    @property
     def best_metric(self) -> str:
         """See ClassificationSpec."""
         return self.spec.best_metric or ("accuracy" if self.spec.labels else "pearson")
@@ -101,7 +66,8 @@ class TextClassificationTask(FineTuningTask):
     @property
     def constant_answers(self) -> dict[str, str]:
         """See Task."""
-        return {self.best_metric: f"majority_{self.best_metric}"}
+        larger = self.best_metric_larger_is_better
+        return {self.best_metric: f"majority_{self.best_metric}"} if larger else {}
 
     def encode(
         self, examples: Sequence[TextExample], *, labelled: bool = True, training: bool = False
@@ -113,7 +79,7 @@ class TextClassificationTask(FineTuningTask):
         """
         labels, longest = self.spec.labels, self.spec.max_seq_length
         if longest < MIN_SEQ_LENGTH:
-            raise AlbertError(f"max_seq_length={longest} must be at least {MIN_SEQ_LENGTH}.")
+            raise AlbertError(f"`max_seq_length`={longest} must be at least {MIN_SEQ_LENGTH}.")
         # The labels are checked before the texts are tokenized.
         values = label_values(examples if labelled else (), labels)
         if not labelled:  # One graph evaluates and predicts: its batches have the same columns.
@@ -133,7 +99,10 @@ class TextClassificationTask(FineTuningTask):
                     yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
 
         targets = values if labels else (values - self.spec.mean) / self.spec.deviation
-        data = Sequences(sequences(), self.tokenizer.pad_id, {"label_ids": targets})
+        columns = {"label_ids": targets}
+        if training and self.spec.class_weights:
+            columns["loss_weights"] = loss_weights(values, self.spec)
+        data = Sequences(sequences(), self.tokenizer.pad_id, columns)
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if cut := sum(size > longest for size in sizes):
             summary += f"; {cut:,} are longer than {longest} tokens and cut"
@@ -181,7 +150,7 @@ class TextClassificationTask(FineTuningTask):
         """Sums the loss and the correct answers, or for regression the loss in the labels' unit."""
         logits, labels = logits_of(model, batch, training), batch["label_ids"]
         if self.spec.labels:
-            return choice_sums(logits, labels)
+            return choice_sums(logits, labels, batch.get("loss_weights"))
         loss = tf.reduce_sum(tf.square(logits[:, 0] - labels))
         return {"loss": loss, "mse": loss * self.spec.deviation**2}
 
@@ -201,7 +170,9 @@ class TextClassificationTask(FineTuningTask):
         """See `classification_metrics` and `regression_metrics`."""
         labels = label_values(examples.examples, self.spec.labels)
         if self.spec.labels:
-            return classification_metrics(outputs["probabilities"], labels)
+            positive = self.spec.positive_label
+            positive = None if positive is None else self.spec.names.index(positive)
+            return classification_metrics(outputs["probabilities"], labels, positive)
         return regression_metrics(outputs["value"], labels, self.spec.deviation)
 
 
@@ -257,16 +228,9 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
             f"The training examples ({len(examples):,}) all have the label "
             f"{short_repr(*by_text.values())}; at least two labels are needed."
         )
-    if _are_numbers(labels := [*by_text.values()]):
+    if are_numbers(labels := [*by_text.values()]):
         return tuple(sorted(labels))
     return tuple(sorted(by_text, key=lambda x: (order.index(x) if x in order else -1, x)))
-
-
-def _are_numbers(labels: Sequence[object]) -> bool:
-    """Returns whether labels are distinct numbers that 64 bits can hold, or are all booleans."""
-    numbers = {x for x in labels if isinstance(x, (int, float)) and abs(x) < 2**63}
-    kinds = {isinstance(x, bool) for x in numbers}
-    return len(numbers) == len(labels) and len(kinds) == 1
 
 
 def _given_label(example: TextExample) -> Label:
@@ -285,7 +249,7 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np
     """
     index: dict[Label, int] = {label: i for i, label in enumerate(labels)}
     index |= {label_text(label): i for label, i in index.items()}
-    problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
+    problem = f"is not a number from {-LARGEST:g} to {LARGEST:g}"
     if labels:
         problem = f"does not occur in the training data, which has {joined(labels)}"
     values = []
@@ -296,22 +260,38 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np
             values.append(index.get(text, index.get(label)) if labels else float(text))
         except ValueError:
             values.append(None)
-        if values[-1] is None or not abs(values[-1]) <= _LARGEST:
+        if values[-1] is None or not abs(values[-1]) <= LARGEST:
             raise AlbertError(f"{example.where}: the label {short_repr(label)} {problem}.")
     return np.array(values, np.int32 if labels else np.float64)
 
 
-def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def loss_weights(labels: np.ndarray, spec: ClassificationSpec) -> np.ndarray:
+    """Returns the weights of examples in the loss, float32 [n], given their labels, int32 [n].
+
+    Their mean is 1, so that the loss keeps its scale; see `ClassificationSpec.class_weights`.
+    """
+    if given := spec.weights_by_label():
+        weights = np.array([given.get(name, 1.0) for name in spec.names])[labels]
+    else:  # Balanced.
+        weights = 1 / np.bincount(labels)[labels]
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def classification_metrics(
+    probabilities: np.ndarray, labels: np.ndarray, positive: int | None = None
+) -> dict[str, float]:
     """Computes metrics of single-label classification.
 
     Args:
       probabilities: float [n, number of labels].
       labels: int [n].
+      positive: the label that precision, recall and f1 are of.
 
     Returns:
       `loss` (mean negative log-likelihood), `accuracy`, `macro_f1`, `majority_accuracy` (that of
       always predicting the most frequent label in `labels`); and for two labels `f1` of the second
-      one and `matthews_corr`, which is 0 if all predictions or all labels are the same.
+      one and `matthews_corr`, which is 0 if all predictions or all labels are the same. With
+      `positive`, `f1`, `precision` and `recall` are of that label.
     """
     from sklearn import metrics
 
@@ -325,8 +305,14 @@ def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dic
         ),
         "majority_accuracy": np.bincount(labels).max() / len(labels),
     }
+    if len(classes) == 2 or positive is not None:
+        name = 1 if positive is None else positive
+        truth, found = labels == name, predictions == name
+        result["f1"] = metrics.f1_score(truth, found, zero_division=0)
+        if positive is not None:
+            result["precision"] = metrics.precision_score(truth, found, zero_division=0)
+            result["recall"] = metrics.recall_score(truth, found, zero_division=0)
     if len(classes) == 2:
-        result["f1"] = metrics.f1_score(labels, predictions, zero_division=0)
         # For a single label it is undefined; scikit-learn would return 0 with a warning.
         single = len(np.unique(np.concatenate([labels, predictions]))) == 1
         result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)

@@ -47,7 +47,7 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
         "labels": task.labels,
         "columns": task.splits["train"].columns,
         "task_name": task.name,
-        "best_metric": task.scores[0],
+        "best_metric": FLAGS.best_metric or task.scores[0],
     }
     classifier, config = shared.open_task(
         TextClassificationTask, task.name, spec, output_dir=output_dir

@@ -18,8 +18,8 @@ COLUMNS = TextColumns("text", "pair", "label")
 
 @pytest.fixture
 def make_task(tokenizer):
-    def make(*labels, max_seq_length=8):
-        spec = ClassificationSpec(labels, max_seq_length, COLUMNS)
+    def make(*labels, max_seq_length=8, **settings):
+        spec = ClassificationSpec(labels, max_seq_length, COLUMNS, **settings)
         return TextClassificationTask(CONFIG, tokenizer, spec)
 
     return make
@@ -84,6 +84,59 @@ def test_regression_minimises_the_mean_squared_error_and_answers_in_the_labels_u
         assert {name: metrics[name] for name in means} == pytest.approx(means, rel=1e-4)
         assert task.best_metric in metrics
         assert task.progress(means).endswith(f" mse {means['mse']:.4g}")
+
+
+@pytest.mark.parametrize("weights", ["balanced", "y:3", "y:1.5,x:.5", {"y": 6, "x": 2}])
+def test_class_weights_weight_the_loss_and_keep_its_scale(make_task, weights, tmp_path):
+    task = make_task("x", "y", class_weights=weights)
+    data = task.open_examples(examples_with("x", "x", "x", "y"), "train", training=True)
+    batch, model = data.source.batch(range(4), 8), task.build_model()
+    probabilities = predict(task, model, batch)["probabilities"]
+    losses = -np.log(probabilities[range(4), [0, 0, 0, 1]])
+    expected = np.mean(losses * [2 / 3, 2 / 3, 2 / 3, 2])
+    assert training_means(task, model, batch)["loss"] == pytest.approx(expected, rel=1e-5)
+    held_out = task.open_examples(examples_with("x", "y"), "eval")
+    assert "loss_weights" not in held_out.source.batch([0], 8)
+    task.save_files(str(tmp_path))
+    assert TextClassificationTask.load(str(tmp_path)).spec == task.spec
+
+
+def test_class_weights_have_one_form():
+    forms = ("a,b:2,c:d:3", "c:d:3.0,a,b:2")
+    assert len({ClassificationSpec(("a,b", "c:d"), 8, class_weights=x) for x in forms}) == 1
+    spec = ClassificationSpec((0, 1), 8, positive_label=np.int64(1), class_weights={1: 2})
+    assert (spec.positive_label, spec.class_weights) == ("1", "1:2.0")
+
+
+def test_precision_recall_and_f1_are_of_the_positive_label(make_task):
+    outputs, truth = {"probabilities": np.eye(3)[[0, 0, 1, 2, 0]]}, labelled(*"xyyzx")
+    metrics = make_task(*"xyz", positive_label="x", best_metric="f1").metrics(outputs, truth)
+    found = [metrics[name] for name in ("precision", "recall", "f1")]
+    assert found == pytest.approx([2 / 3, 1, 0.8])
+    assert "f1" not in make_task(*"xyz").metrics(outputs, truth)
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "message"),
+    [
+        ("xyz", {"best_metric": "f1"}, "one of accuracy, macro_f1, loss; f1 needs two labels"),
+        ("", {"best_metric": "accuracy"}, "use one of pearson, spearman, mse, loss;"),
+        ("xy", {"positive_label": "z"}, "`positive_label`='z' is none of the labels x, y"),
+        ("xy", {"class_weights": "x:2,z:1"}, "`class_weights`='x:2,z:1' must be balanced or name:"),
+        ("xy", {"class_weights": {"x": 0}}, "'x:0' must be .* with numbers above 0"),
+        ("", {"class_weights": "balanced"}, "for the labels none"),
+    ],
+)
+def test_settings_that_do_not_fit_the_labels_are_refused(make_task, labels, settings, message):
+    with pytest.raises(AlbertError, match=message):
+        make_task(*labels, **settings)
+
+
+def test_the_smallest_loss_can_select_the_best_weights(make_task):
+    task = make_task("x", "y", best_metric="loss")
+    assert not task.best_metric_larger_is_better
+    assert task.constant_answer_note({"loss": 0.0}) is None
+    assert make_task("x", "y").best_metric_larger_is_better
 
 
 def test_sums_and_weights_add_up_over_parts_of_a_batch(make_task):

@@ -1,0 +1,139 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""ClassificationSpec: the settings of classification and regression, some of them flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import from_json, joined, short_repr
+from albert_tf.io.text_tables import Label, TextColumns, label_text
+from albert_tf.settings import Settings, as_plain, setting
+
+#: The default columns of tables.
+COLUMNS = TextColumns("text", label="label")
+#: The largest number to predict: its square, which the loss has, is finite in float32.
+LARGEST = 1e18
+BALANCED = "balanced"
+#: Metrics that may select the best weights, and those in which smaller is better.
+_OF_LABELS = ("accuracy", "macro_f1", "loss", "f1", "matthews_corr")
+_OF_NUMBERS = ("pearson", "spearman", "mse", "loss")
+SMALLER_IS_BETTER = ("loss", "mse")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationSpec(Settings):
+    """The settings of a classification or regression task.
+
+    Attributes:
+      labels: the classes in the order of the model's outputs, texts or numbers; empty for
+        regression.
+      max_seq_length: the maximum length of a text in tokens; longer ones are cut.
+      columns: the columns of the training file.
+      task_name: "custom", or the name of a GLUE task.
+      mean, deviation: of the numbers that a regression is trained on, which learns them with mean 0
+        and deviation 1 and answers in their own unit. GLUE's STS-B learns them as they are, as in
+        the release.
+      best_metric, positive_label, class_weights: see their help. Class weights may be given as a
+        dict; they become text, in the order of the labels.
+
+    Raises:
+      AlbertError: the labels are neither texts nor numbers, or a setting does not fit them.
+    """
+
+    labels: tuple[Label, ...]
+    max_seq_length: int
+    columns: TextColumns = COLUMNS
+    task_name: str = "custom"
+    mean: float = 0.0
+    deviation: float = 1.0
+    best_metric: str | None = setting(
+        None,
+        "The metric that selects the best weights and ends the training with "
+        "early_stopping_evals. Default: accuracy, or pearson for regression; GLUE's own for its "
+        "tasks.",
+        choices=(None, *dict.fromkeys(_OF_LABELS + _OF_NUMBERS)),
+        needs="do_train",
+    )
+    positive_label: str | None = setting(
+        None,
+        "The label that precision, recall and f1 are of. Default: with two labels, f1 is of the "
+        "second one.",
+        needs="do_train",
+    )
+    class_weights: str | None = setting(
+        None,
+        f"{BALANCED}, or name:weight,... by label (others have 1): the loss of each training "
+        "example is multiplied by the weight of its label, divided by the mean weight of all "
+        f"training examples. {BALANCED}: in inverse proportion to the number of examples with the "
+        "label, so that each label has the same part in the loss. Metrics are not weighted.",
+        needs="do_train",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks the values, and brings columns and weights into their form."""
+        labels, weights = self.labels, self.class_weights
+        positive = as_plain(self.positive_label)
+        fit = isinstance(labels, tuple) and (
+            all(isinstance(label, str) for label in labels) or are_numbers(labels)
+        )
+        if not fit:
+            raise AlbertError(f"`labels`={short_repr(labels)} are neither texts nor numbers.")
+        if not (abs(self.mean) <= LARGEST and 0 < self.deviation <= LARGEST):
+            raise AlbertError(
+                f"`mean`={self.mean} and `deviation`={self.deviation} are not those of labels."
+            )
+        if not isinstance(self.columns, TextColumns):
+            columns = from_json(TextColumns, self.columns, "`columns`")
+            object.__setattr__(self, "columns", columns)
+        if isinstance(weights, Mapping):
+            text = ",".join(f"{label_text(label)}:{weight}" for label, weight in weights.items())
+            object.__setattr__(self, "class_weights", text)
+        if isinstance(positive, (int, float)):
+            object.__setattr__(self, "positive_label", label_text(positive))
+        super().__post_init__()
+        if self.positive_label not in (None, *self.names):
+            raise AlbertError(
+                f"`positive_label`={short_repr(self.positive_label)} is none of the labels "
+                f"{joined(labels)}."
+            )
+        if self.class_weights is not None:
+            weights = self.weights_by_label()
+            text = ",".join(f"{label}:{weight!r}" for label, weight in weights.items())
+            object.__setattr__(self, "class_weights", text or BALANCED)
+        # Always there, of a positive label, of two labels.
+        known = _OF_LABELS[: 5 if len(labels) == 2 else 4 if self.positive_label else 3]
+        known = known if labels else _OF_NUMBERS
+        if self.best_metric not in (None, *known):
+            raise AlbertError(
+                f"`best_metric`={self.best_metric} is no metric of these labels; use one of "
+                f"{joined(known)}; f1 needs two labels or `positive_label`."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as tables hold them."""
+        return tuple(map(label_text, self.labels))
+
+    def weights_by_label(self) -> dict[str, float]:
+        """Returns the weights in `class_weights`, in the order of the labels; none if balanced."""
+        text, names = self.class_weights, self.names
+        form = r"(.+?):(\d*\.?\d+(?:e-?\d+)?)(?:,|$)"
+        given = {label: float(weight) for label, weight in re.findall(form, text)}
+        is_given = re.fullmatch(f"(?:{form})+", text) and given.keys() <= {*names}
+        if not names or not (text == BALANCED or (is_given and min(given.values()) > 0)):
+            raise AlbertError(
+                f"`class_weights`={short_repr(text)} must be {BALANCED} or name:weight,... with "
+                f"numbers above 0 for the labels {joined(names)}."
+            )
+        return {name: given[name] for name in names if name in given}
+
+
+def are_numbers(labels: Sequence[object]) -> bool:
+    """Returns whether labels are distinct numbers that 64 bits can hold, or are all booleans."""
+    numbers = {x for x in labels if isinstance(x, (int, float)) and abs(x) < 2**63}
+    kinds = {isinstance(x, bool) for x in numbers}
+    return len(numbers) == len(labels) and len(kinds) == 1
