@@ -126,6 +126,8 @@ def test_training_in_python_gives_the_same_bits(second, folder, tmp_path):
     start = settings.pop("init_checkpoint")
     columns = {"text": "sentence", "label": "label"}
     classifier = TextClassifier.train(start, rows, folder / "dev.tsv", **columns, **settings)
+    assert [entry["step"] for entry in classifier.history] == [1, 2]
+    assert {"split", "loss", "learning_rate"} <= classifier.history[0].keys()
     script, python = (weights_of(path) for path in (arguments["output_dir"], tmp_path / "python"))
     assert script.keys() == python.keys()
     assert [name for name, value in python.items() if (value != script[name]).any()] == []
@@ -133,7 +135,7 @@ def test_training_in_python_gives_the_same_bits(second, folder, tmp_path):
         written = (tmp_path / "python" / name).read_text()
         assert written == (arguments["output_dir"] / name).read_text(), name
     found = classifier.evaluate(folder / "dev.tsv")
-    assert found == pytest.approx(json.loads(written), abs=1e-6)
+    assert classifier.metrics == json.loads(written) == pytest.approx(found, abs=1e-6)
     assert {c.label for c in classifier.predict(["rain fine", "awful sun"])} == {
         "negative",
         "positive",

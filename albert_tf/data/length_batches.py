@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.data.context import FileInput, InputContext
 from albert_tf.io.progress import Progress
+from albert_tf.settings import check_integer
 
 #: Number of training batches that are sorted by length together.
 CHUNK_BATCHES = 64
@@ -51,15 +52,23 @@ def length_buckets(
     return (*(n for n in shorter if n < max_seq_length), max_seq_length)
 
 
-def length_batches(lengths: Sequence[int], label: str) -> Iterator[tuple[np.ndarray, int]]:
+def length_batches(
+    lengths: Sequence[int], label: str, batch_size: int | None = None
+) -> Iterator[tuple[np.ndarray, int]]:
     """Yields batches of sequences, the longest first, and shows progress if there are many.
 
-    The lengths are in pieces; `label` names the work in the progress.
+    The lengths are in pieces; `label` names the work in the progress. Without a `batch_size`,
+    batches have as many sequences as usual computers hold.
+
+    Raises:
+      AlbertError: the batch size is not a positive integer.
 
     Yields:
       The numbers of a batch's sequences, int64 [rows], and the length to pad them to, one of
       `length_buckets`. Each sequence is in one batch.
     """
+    if batch_size is not None:
+        batch_size = check_integer("`batch_size`", batch_size)
     if not len(lengths):
         return
     buckets = np.array(length_buckets(max(lengths)))
@@ -68,7 +77,7 @@ def length_batches(lengths: Sequence[int], label: str) -> Iterator[tuple[np.ndar
     batches = []
     while len(order):
         length = int(padded[order[0]])
-        size = min(_MAX_ROWS, max(1, _MAX_PIECES // length))
+        size = batch_size or min(_MAX_ROWS, max(1, _MAX_PIECES // length))
         batches.append((order[:size], length))
         order = order[size:]
     silent = len(batches) < _SHOWN_BATCHES

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import path_of
+from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.training.monitors import read_metrics
 from albert_tf.training.task import Tensors
 from albert_tf.weights.load import load_weights
-from albert_tf.weights.run_folder import model_folder
+from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder, model_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,6 +40,7 @@ class FineTunedModel(abc.ABC):
 
     def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
         self.task, self.model, self.folder = task, model, folder
+        self._output_dir = folder  # Of all seeds.
         self._graph: Callable[..., Tensors] | None = None
 
     def _predict(self, batch: Tensors) -> Tensors:
@@ -62,11 +64,28 @@ class FineTunedModel(abc.ABC):
         Raises:
           AlbertError: there is no such model.
         """
-        folder = model_folder(folder)
+        output_dir, folder = folder, model_folder(folder)
         task = cls.task_class.load(folder, **changes)
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
-        return cls(task, model, folder)
+        loaded = cls(task, model, folder)
+        loaded._output_dir = path_of(output_dir, "model's output directory")
+        return loaded
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the last evaluation by `train` or by a script; empty without one."""
+        run = self._output_dir and RunFolder(self._output_dir)
+        return read_object(run.file(RESULTS_FILE)) if run and run.has(RESULTS_FILE) else {}
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The training's curve, from metrics.jsonl: dicts with `step`, `split` and numbers.
+
+        The split is "train" or "eval"; `pandas.DataFrame(model.history)` makes a table of it.
+        """
+        run = self.folder and RunFolder(self.folder)
+        return read_metrics(run) if run and run.has(METRICS_FILE) else []
 
     @classmethod
     def _train(

@@ -21,6 +21,7 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import first_position
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.settings import check_integer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
@@ -127,7 +128,14 @@ class PretrainedModel(AlbertPretrainer):
     tokenizer: Tokenizer | None = None
     load_report: LoadReport | None = None
 
-    def embed(self, texts: Sequence[str], pooling: str = "mean") -> np.ndarray:
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str = "mean",
+        *,
+        batch_size: int | None = None,
+        normalize: bool = False,
+    ) -> np.ndarray:
         """Returns a vector for each text.
 
         Texts are encoded in batches of similar lengths. Many texts show progress. Texts that are
@@ -138,6 +146,8 @@ class PretrainedModel(AlbertPretrainer):
           pooling: "mean", the mean of the last layer over all pieces of a text with [CLS] and
             [SEP], without padding; or "cls", the last layer at [CLS], before the pooler. For most
             pretrained models "mean" is better for search.
+          batch_size: number of texts at a time; None: many, fewer of long ones.
+          normalize: divide each vector by its length, so that dot products are cosines.
 
         Returns:
           Float32 [N, hidden_size], in the order of the texts.
@@ -160,27 +170,33 @@ class PretrainedModel(AlbertPretrainer):
         sequences = [join_segments(tokenizer, ids[: longest - 2]) for ids in sequences]
         vectors = np.zeros([len(sequences), self.config.hidden_size], np.float32)
         vectors_of = self._vectors[pooling]
-        for rows, length in length_batches([len(s) for s in sequences], "embedding"):
+        for rows, length in length_batches([len(s) for s in sequences], "embedding", batch_size):
             chosen = [sequences[row] for row in rows]
             vectors[rows] = vectors_of(pad_sequences(tokenizer, chosen, length=length))
+        if normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
         return vectors
 
-    def fill_mask(self, text: str, top_k: int = 5) -> list[FilledMask]:
+    def fill_mask(
+        self, text: str | Sequence[str], top_k: int = 5
+    ) -> list[FilledMask] | list[list[FilledMask]]:
         """Returns the most probable fillings of the masks in a text, the best first.
 
         Args:
-          text: a text with one or several [MASK], each for one piece of the vocabulary.
+          text: a text with one or several [MASK], each for one piece of the vocabulary; or a list
+            of texts, for a list of such lists.
           top_k: the number of fillings. With several masks these are the best combinations.
 
         Raises:
           AlbertError: the text has no [MASK] or is too long, or the model has no tokenizer or no
             masked-language-model head.
         """
+        if not isinstance(text, (str, bytes)):
+            return [self.fill_mask(one, top_k) for one in checked_texts(text)]
         parts = checked_text(text).split(MASK)
         if len(parts) == 1:
             raise AlbertError(f"There is no {MASK} in the text {short_repr(text)}; put one in.")
-        if not isinstance(top_k, int) or top_k < 1:
-            raise AlbertError(f"top_k={short_repr(top_k)} must be a positive integer.")
+        top_k = check_integer("`top_k`", top_k)
         tokenizer = self._checked_tokenizer()
         missing = self.load_report.missing if self.load_report else ()
         if any(name.startswith(_HEAD_SCOPE) for name in missing):

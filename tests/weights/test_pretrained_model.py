@@ -66,7 +66,11 @@ def test_vectors_of_batches_are_those_of_single_texts_in_their_order(pooling, mo
         expected = sequence.mean(axis=0) if pooling == "mean" else sequence[0]
         np.testing.assert_allclose(vector, expected, atol=1e-5)
     assert np.abs(vectors[0] - vectors[1]).max() > 0.01
-    assert model.embed([]).shape == (0, 16)
+    assert model.embed([], normalize=True).shape == (0, 16)
+    alone = model.embed(texts, pooling, batch_size=np.int64(1), normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, rtol=1e-5)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(alone * lengths, vectors, atol=1e-5)
 
 
 def test_long_texts_are_cut_with_one_warning(model):
@@ -100,6 +104,9 @@ def test_the_best_fillings_of_all_masks_come_first(model):
     texts = {f.words[0]: f.text for f in model.fill_mask("w1 [MASK] w2", top_k=1000)}
     assert texts["w7"] == "w1 w7 w2"
     assert texts["x"] == "w1x w2"
+    masked = ["w1 [MASK] w2", "[MASK]"]
+    assert model.fill_mask(masked, 3) == [model.fill_mask(text, 3) for text in masked]
+    assert model.fill_mask([]) == []
 
 
 def test_a_mask_is_filled_as_in_a_text_of_its_pieces(books):
@@ -117,9 +124,11 @@ def test_bad_arguments_are_refused(model):
         (lambda: model.embed("w1"), "The texts must be a list of strings, not 'w1'"),
         (lambda: model.embed(["w1"], "max"), "pooling='max' is not one of mean, cls"),
         (lambda: model.fill_mask("w1"), r"There is no \[MASK\] in the text 'w1'"),
-        (lambda: model.fill_mask("[MASK]", 0), "top_k=0 must be a positive integer"),
+        (lambda: model.fill_mask("[MASK]", 0), "`top_k`=0 must be an integer from 1"),
+        (lambda: model.fill_mask("[MASK]", True), "`top_k`=True must be an integer"),
+        (lambda: model.embed(["w1"], batch_size=0), "`batch_size`=0 must be an integer"),
         (lambda: model.fill_mask("[MASK]" + " w1" * 14), "17 pieces .* at most 16; shorten it"),
-        (lambda: model.fill_mask(["[MASK]"]), "The text must be a string"),
+        (lambda: model.fill_mask(["[MASK]", 3]), "Number 1 .* of the texts must be a string"),
     ):
         with pytest.raises(AlbertError, match=message):
             call()

@@ -93,9 +93,11 @@ class _TextModel(FineTunedModel):
               "albert_tiny_books", "train.tsv", "dev.tsv", text="sentence", label="author",
               output_dir="runs/authors", num_train_epochs=3)
         """
-        spec = {"columns": TextColumns(text, text_pair, label)}
+        names = (text, text_pair, label)  # Those of a data frame may be numbers.
+        columns = TextColumns(*(None if name is None else str(name) for name in names))
+        spec = {"columns": columns}
         examples = with_labels(cls._read(train, "train", spec))
-        order = class_labels(train).get(label, ())
+        order = class_labels(train).get(columns.label, ())
         spec |= label_settings(examples, not cls._has_labels, order)
         return cls._train(model, "custom", examples, eval, spec, settings)
 
@@ -103,7 +105,9 @@ class _TextModel(FineTunedModel):
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[TextExample]:
         return read_texts(data, spec["columns"], name)
 
-    def _outputs(self, texts: Sequence[str], second_texts: Sequence[str] | None) -> np.ndarray:
+    def _outputs(
+        self, texts: Sequence[str], second_texts: Sequence[str] | None, batch_size: int | None
+    ) -> np.ndarray:
         """Returns the output of the task for texts, in their order."""
         texts = checked_texts(texts)
         seconds = [None] * len(texts)
@@ -116,9 +120,10 @@ class _TextModel(FineTunedModel):
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
-            raise AlbertError("There is no text to classify; give at least one.")
+            return np.zeros([0, len(self.task.spec.labels)][: 1 + self._has_labels], np.float32)
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        (values,) = self.task.encode(examples, labelled=False).outputs(self._predict).values()
+        data = self.task.encode(examples, labelled=False)
+        (values,) = data.outputs(self._predict, batch_size).values()
         return values
 
 
@@ -138,9 +143,14 @@ class TextClassifier(_TextModel):
         return self.task.spec.labels
 
     def predict(
-        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str] | None = None,
+        batch_size: int | None = None,
     ) -> list[Classified]:
         """Returns the most probable label of each text, or pair of texts, and its probability.
+
+        Texts are computed in batches of similar lengths, `batch_size` at a time if it is given.
 
         Raises:
           AlbertError: the texts are not lists of strings or differ in number from the second texts,
@@ -148,18 +158,21 @@ class TextClassifier(_TextModel):
         """
         return [
             Classified(self.labels[row.argmax()], float(row.max()))
-            for row in self.probabilities(texts, second_texts)
+            for row in self.probabilities(texts, second_texts, batch_size)
         ]
 
     def probabilities(
-        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str] | None = None,
+        batch_size: int | None = None,
     ) -> np.ndarray:
         """Returns the probabilities of all `labels`, float32 [texts, labels].
 
         Raises:
           AlbertError: as `predict`.
         """
-        return self._outputs(texts, second_texts)
+        return self._outputs(texts, second_texts, batch_size)
 
 
 class TextRegressor(_TextModel):
@@ -174,11 +187,14 @@ class TextRegressor(_TextModel):
     _has_labels = False
 
     def predict(
-        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str] | None = None,
+        batch_size: int | None = None,
     ) -> np.ndarray:
         """Returns the numbers for texts, or pairs of texts, float32 [texts].
 
         Raises:
           AlbertError: as `TextClassifier.predict`.
         """
-        return self._outputs(texts, second_texts)
+        return self._outputs(texts, second_texts, batch_size)

@@ -74,7 +74,7 @@ def test_texts_and_pairs_are_classified_as_run_classifier_does(run, tmp_path):
     assert len(set(best)) > 1
     classifier = TextClassifier.load(folder)
     for arguments, rows in (([texts], slice(0, 70)), ([texts, seconds], slice(70, 140))):
-        probabilities = classifier.probabilities(*arguments)
+        probabilities = classifier.probabilities(*arguments, batch_size=32)
         np.testing.assert_allclose(probabilities, expected[rows], atol=1e-5)
         classified = classifier.predict(*arguments)
         assert [c.label for c in classified] == best[rows]
@@ -87,7 +87,9 @@ def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
     task, folder = run(())
     texts = some_texts(5)
     expected = estimated(task, folder, [(text, None) for text in texts], tmp_path)["value"]
-    found = TextRegressor.load(folder).predict(texts)
+    regressor = TextRegressor.load(folder)
+    found = regressor.predict(texts)
+    assert regressor.predict([]).shape == (0,)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert found.dtype == np.float32
     assert expected.std() > 1e-3
@@ -97,6 +99,8 @@ def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
 
 def test_arguments_that_cannot_be_classified_are_refused(run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
+    assert classifier.predict([]) == [] and classifier.predict([], []) == []
+    assert classifier.probabilities(()).shape == (0, 2)
     for arguments, message in (
         (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
         ((["w1"], "w2"), "The second texts must be a list of strings, not 'w2'"),
@@ -105,7 +109,6 @@ def test_arguments_that_cannot_be_classified_are_refused(run):
         ((["w1", 3.5],), "Number 1 .* must be a string, not 3.5"),
         ((["w1"], [None]), "Number 0 .* of the second texts must be a string, not None"),
         ((["w1"], ["w2", "w3"]), "1 texts, but 2 second texts"),
-        (([],), "There is no text"),
     ):
         with pytest.raises(AlbertError, match=message):
             classifier.predict(*arguments)
@@ -179,7 +182,12 @@ def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(authors, t
     [
         ({"text": "text"}, "train row 0: there is no column 'text'; there are sentence, by"),
         ({"output_dir": None}, "`output_dir` is needed"),
-        ({"trainsteps": 3}, "There are unknown settings: trainsteps"),
+        (
+            {"trainsteps": 3, "epochs": 2, "lr": 1e-4, "zzz": 1, "class_weight": "a"},
+            "class_weight .did you mean class_weights.., epochs .did you mean num_train_epochs.., "
+            "lr .did you mean learning_rate.., trainsteps .did you mean train_step.., zzz[.]",
+        ),
+        ({"text": True}, "there is no column 'True'"),
         ({"train": []}, "The train data holds no examples"),
         ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: the label is missing"),
         ({"eval": [{"sentence": "w1", "by": "c"}]}, "eval row 0: the label 'c' does not occur in"),
