@@ -129,7 +129,7 @@ def find_shards(patterns: str) -> list[str]:
                 paths += [files.join_named(path, shard.name, path) for shard in shards]
             else:
                 paths.append(path)
-    return list(dict.fromkeys(paths))
+    return list(dict.fromkeys(map(files.plain_path, paths)))
 
 
 def find_manifest(paths: Sequence[str]) -> Manifest | None:

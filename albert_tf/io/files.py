@@ -13,6 +13,7 @@ import fnmatch
 import hashlib
 import json
 import os
+import pathlib
 import re
 import stat
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,11 @@ def path_of(path: Any, what: str) -> str:
             f"The path of the {what} is not UTF-8 ({short_repr(text)}); rename the files."
         )
     return text
+
+
+def plain_path(path: str | None) -> str | None:
+    """Returns a local path without "./", "//" and a last "/", which lead to the same file."""
+    return path if not path or "://" in path else str(pathlib.PurePath(path))
 
 
 def check_file(path: str, what: str = "file") -> None:
@@ -78,6 +84,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     files: list[str] = []
     for pattern in patterns:
         matches = [pattern] if exists(pattern) else storage.glob(pattern)
+        matches = [plain_path(match) for match in matches]
         if not matches:
             raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
         for match in matches:

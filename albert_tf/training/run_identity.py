@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.files import plain_path
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.removal import owner_id
 from albert_tf.training.specs import RunConfig, TrainSpec
@@ -31,6 +32,7 @@ def run_record(
     data are not compared. `frozen` are the names of the weights that are not trained.
     """
     settings = {name: getattr(config, name) for name in config.DECISIVE}
+    settings["init_checkpoint"] = plain_path(config.init_checkpoint)
     return {
         "run": {**settings, "frozen": list(frozen)},
         "task": task.description(),

@@ -24,6 +24,7 @@ from albert_tf.data_prep.pretraining_build import _Build
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.data_prep.verify_records import find_records, verify
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.corpora import SMALL, build, corpus, digests
 
@@ -161,7 +162,8 @@ def test_overwriting_leaves_nothing_of_the_other_build(tmp_path, text, vocabular
 def test_a_finished_build_is_left_alone_and_another_is_refused(tmp_path, text, vocabulary, runner):
     first = build(text, vocabulary, tmp_path)
     times = modified(tmp_path)
-    assert build(text, vocabulary, tmp_path, runner=runner) == first
+    other_names = files.expand_globs(f"{os.path.dirname(text)}/./{os.path.basename(text)},{text}")
+    assert build(other_names, vocabulary, f"{tmp_path}/", runner=runner) == first
     assert modified(tmp_path) == times
     with pytest.raises(AlbertError, match="holds records of another"):
         build(text, vocabulary, tmp_path, dataclasses.replace(SMALL, dupe_factor=4), runner)

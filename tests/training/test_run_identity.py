@@ -69,6 +69,13 @@ def flags_of():
         delattr(flags.FLAGS, name)
 
 
+@pytest.mark.parametrize("same", ["runs/base/", "./runs/base", "runs//base/."])
+def test_another_spelling_of_a_path_is_the_same_run(of, folder, same):
+    claim(folder, of(init_checkpoint="runs/base"))
+    assert is_in(folder, of(init_checkpoint=same))
+    assert of(init_checkpoint="gs://b//x/")["run"]["init_checkpoint"] == "gs://b//x/"
+
+
 @pytest.mark.parametrize(
     ("script", "steps", "warmup"),
     [

@@ -36,6 +36,7 @@ def open_records(
     *,
     max_seq_length: int | None = None,
     seed: int = 12345,
+    held_out: bool = False,
     **masks: float | None,
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
@@ -48,6 +49,8 @@ def open_records(
       max_seq_length: what the records must have; None accepts any. Compact records may be longer,
         and are shortened; see Masking.
       seed: seed of the training order and of dynamic masks.
+      held_out: put the shards in the order of their paths, so that "a,b" and "b,a" are evaluated
+        alike; the order of training follows `patterns`.
       **masks: `masked_lm_prob` and `ngram`, for compact records, where they are not None and differ
         from those in their manifest.
 
@@ -56,6 +59,7 @@ def open_records(
         disagree with the model or with what is expected.
     """
     paths = find_shards(patterns)
+    paths = sorted(paths) if held_out else paths
     manifest = find_manifest(paths)
     features = find_features(paths, manifest)
     if manifest is not None:

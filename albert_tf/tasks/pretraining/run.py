@@ -48,7 +48,9 @@ def pretrain(
             if config.input_file:
                 check_held_out(config.input_file, config.eval_input_file)
             length, size = config.max_seq_length, config.eval_batch_size
-            held_out = open_records(config.eval_input_file, model, max_seq_length=length)
+            held_out = open_records(
+                config.eval_input_file, model, max_seq_length=length, held_out=True
+            )
             steps = min(config.max_eval_steps, held_out.num_batches(size))
             examples = min(steps * size, held_out.num_examples)
             fingerprint, every = f"{held_out.fingerprint}-{examples}", config.eval_every_steps

@@ -136,6 +136,21 @@ def test_compact_records_need_their_tokenizer(compact, tmp_path):
         open_records(str(folder), config)
 
 
+def test_held_out_records_are_the_same_in_any_order(write_records, config, tmp_path):
+    folders = []
+    for examples in (4, 6):
+        path = Path(write_records(examples))
+        folders.append(tmp_path / str(examples))
+        folders[-1].mkdir()
+        for name in (path.name, "manifest.json"):
+            shutil.move(path.parent / name, folders[-1])
+    orders = [",".join(map(str, order)) for order in (folders, folders[::-1])]
+    held_out = [open_records(order, config, held_out=True) for order in orders]
+    assert held_out[0].fingerprint == held_out[1].fingerprint
+    train = [open_records(order, config).fingerprint for order in orders]
+    assert train[0] != train[1]
+
+
 def test_a_shard_for_both_training_and_evaluation_is_refused(write_records, tmp_path):
     path = write_records(4)
     (tmp_path / "link").symlink_to(path)
