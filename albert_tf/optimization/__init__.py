@@ -9,10 +9,16 @@ import math
 
 #: Names of optimizers, for `AlbertOptimizer`.
 OPTIMIZERS = ("lamb", "adamw")
-BASE_LEARNING_RATE = 0.00176
-BASE_BATCH_SIZE = 4096
+#: Learning rates of pretraining and their batch sizes: those of ALBERT (Lan et al., 2020) and of
+#: BERT (Devlin et al., 2019).
+_RATES = {"lamb": (0.00176, 4096), "adamw": (1e-4, 256)}
 
 
-def scaled_learning_rate(batch_size: int) -> float:
-    """Scales BASE_LEARNING_RATE, for BASE_BATCH_SIZE examples, by √batch (You et al., 2020)."""
-    return BASE_LEARNING_RATE * math.sqrt(batch_size / BASE_BATCH_SIZE)
+def scaled_learning_rate(batch_size: int, optimizer: str = "lamb") -> float:
+    """Scales the rate of pretraining by √batch.
+
+    Source: You et al., 2020, for LAMB; Malladi et al., 2022, On the SDEs and Scaling Rules for
+    Adaptive Gradient Algorithms. RoBERTa's 6e-4 for 8,192 examples is on this line, too.
+    """
+    rate, size = _RATES[optimizer]
+    return rate * math.sqrt(batch_size / size)

@@ -12,6 +12,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.optimization import OPTIMIZERS, scaled_learning_rate
 from albert_tf.optimization.optimizer import EXCLUDED, AlbertOptimizer, learning_rate_at
+from albert_tf.tasks.pretraining.config import PretrainingConfig
 
 KERNEL, LAYER_NORM, BIAS = "encoder/dense/kernel", "encoder/LayerNorm/gamma", "encoder/dense/bias"
 SHAPES = {KERNEL: (4, 3), LAYER_NORM: (3,), BIAS: (3,)}
@@ -298,3 +299,5 @@ def test_the_rate_scales_with_the_square_root_of_the_batch():
     assert scaled_learning_rate(4096) == 0.00176
     assert scaled_learning_rate(1024) == pytest.approx(0.00088)
     assert scaled_learning_rate(64) == pytest.approx(0.00022)
+    assert scaled_learning_rate(256, "adamw") == 1e-4
+    assert PretrainingConfig("x", train_batch_size=1024, optimizer="adamw").learning_rate == 2e-4

@@ -31,8 +31,9 @@ class PretrainingConfig(RunConfig):
         RunConfig,
         "learning_rate",
         None,
-        "Default: 0.00176 for a batch of 4096, and in proportion to the square root of the batch "
-        "(You et al., 2020).",
+        "Default: 0.00176 for a batch of 4096 (Lan et al., 2020), with adamw 1e-4 for one of 256 "
+        "(Devlin et al., 2019); in proportion to the square root of the batch (You et al., 2020; "
+        "Malladi et al., 2022).",
     )
     precision: str | None = with_default(
         RunConfig, "precision", None, "Default: float32, or auto with time_budget."
@@ -82,8 +83,11 @@ class PretrainingConfig(RunConfig):
         "models learn context sooner. For random weights.",
         needs="do_train",
     )
-    sop_weight: float = setting(
-        1.0, "Factor of the sentence order loss; 0 trains the masked LM alone.", flag=None
+    sop_weight: float | None = setting(
+        None,
+        "Factor of the sentence order loss; 0 trains the masked LM alone. Default: 1 for records "
+        "with sentence order.",
+        needs="do_train",
     )
     num_train_steps: int = setting(125000, "Training steps.", minimum=1, needs="do_train")
     eval_every_steps: int | None = setting(
@@ -110,7 +114,7 @@ class PretrainingConfig(RunConfig):
     def __post_init__(self) -> None:
         """Fills in what depends on other settings, and checks the values."""
         if self.learning_rate is None:
-            rate = scaled_learning_rate(self.train_batch_size)
+            rate = scaled_learning_rate(self.train_batch_size, self.optimizer)
             object.__setattr__(self, "learning_rate", rate)
         if self.precision is None:
             precision = "auto" if self.time_budget else FLOAT32

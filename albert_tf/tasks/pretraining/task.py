@@ -15,6 +15,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data.manifest import find_manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -35,8 +36,8 @@ class PretrainingTask(Task):
     Args:
       config: configuration of the model.
       source: the training records.
-      sop_weight: factor of the sentence order loss. 0 trains the masked LM alone, as do records
-        without a sentence objective and shortened ones.
+      sop_weight: factor of the sentence order loss; None: 1. 0 trains the masked LM alone, as do
+        records without a sentence objective and shortened ones, which is said if it is given.
       neighbor_attention: see albert_tf.modeling.neighbor_attention.
     """
 
@@ -47,13 +48,16 @@ class PretrainingTask(Task):
         self,
         config: AlbertConfig,
         source: RecordSource,
-        sop_weight: float = 1.0,
+        sop_weight: float | None = None,
         neighbor_attention: bool = False,
     ) -> None:
         self.config, self.neighbor_attention = config, neighbor_attention
         has_order = source.manifest.options.get("sentence_objective") != "none"
         is_part = source.masking and source.masking.is_part
-        self.sop_weight = sop_weight if has_order and not is_part else 0.0
+        has_order = has_order and not is_part
+        if sop_weight and not has_order:
+            log.info(f"sop_weight={sop_weight:g} has no effect: the sequences have no order.")
+        self.sop_weight = (1.0 if sop_weight is None else sop_weight) if has_order else 0.0
         self.constant_answers = {"masked_lm_accuracy": "masked_lm_majority"}
         if self.sop_weight:
             self.constant_answers["sentence_order_accuracy"] = "sentence_order_majority"

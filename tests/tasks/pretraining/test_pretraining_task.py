@@ -106,9 +106,11 @@ def test_two_heads_start_with_neighbors_if_asked_to(write_records, config):
     assert np.ptp(lengths[0]) > 0.01 and np.ptp(lengths[1]) < 1e-6
 
 
-def test_records_without_a_sentence_objective_have_no_sop_loss(write_records, config):
-    path = write_records(4, sentence_objective="none")
-    assert PretrainingTask(config, open_records(path, config)).sop_weight == 0.0
+def test_records_without_a_sentence_objective_have_no_sop_loss(write_records, config, capsys):
+    source = open_records(write_records(4, sentence_objective="none"), config)
+    for weight, said in ((None, ""), (0.0, ""), (0.5, "sop_weight=0.5 has no effect: ")):
+        assert PretrainingTask(config, source, weight).sop_weight == 0.0
+        assert capsys.readouterr().out[: len(said) or None] == said
 
 
 def test_the_loss_adds_the_sentence_order_loss_with_its_weight_which_is_1(write_records, config):
