@@ -8,7 +8,7 @@ Reads UTF-8 text, one sentence per line, a blank line between documents
 layout of the TF1 release, manifest.json, and a copy of the tokenizer. Run the
 same command again to continue a build that was killed.
 
-  python -m data_prep.create_pretraining_data --input_file='corpus/*.txt.gz' \\
+  albert create-pretraining-data --input_file='corpus/*.txt.gz' \\
     --spm_model_file=30k-clean.model --output_dir=records
 
 Flags have the names, meanings and defaults of google-research/albert

@@ -3,9 +3,9 @@
 """Splits raw text into one sentence per line, with a blank line between
 documents.
 
-  python -m data_prep.split_sentences --input_file='books/*.txt' \\
+  albert split-sentences --input_file='books/*.txt' \\
     --output_file=sentences.txt.gz
-  python -m data_prep.split_sentences --input_file=wiki.jsonl.gz \\
+  albert split-sentences --input_file=wiki.jsonl.gz \\
     --input_format=jsonl --output_file=sentences.txt.gz
 
 See `data_prep.sentence_splitter` for where sentences end. Text is streamed, so
@@ -18,7 +18,8 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from absl import flags
 
@@ -36,9 +37,10 @@ from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import new_text_file, read_lines
+from albert_tf.io.text_tables import data_rows, library_rows
 from albert_tf.settings import Settings, setting
 
-TEXT, JSONL = INPUT_FORMATS = ("text", "jsonl")
+TEXT, JSONL, PARQUET = INPUT_FORMATS = ("text", "jsonl", "parquet")
 #: Longest JSON line: enough for a whole book, but not for a damaged file without line ends.
 MAX_JSON_LINE_BYTES = 64 << 20
 #: Approximate number of characters in a batch of paragraphs for the breaker.
@@ -54,7 +56,7 @@ class Layout(Settings):
     input_format: str = setting(
         TEXT,
         "text: documents are separated by blank lines; jsonl: one JSON object per line, each with "
-        "a document.",
+        "a document under the key text; parquet: a document in each row of the column text.",
         choices=INPUT_FORMATS,
     )
     document_blank_lines: int = setting(
@@ -70,27 +72,37 @@ class Layout(Settings):
 
 
 def _read_paragraphs(
-    path: str, layout: Layout, on_read: Callable[[int], None]
+    source: str | Iterable[Any], layout: Layout, on_read: Callable[[int], None]
 ) -> Iterator[str | None]:
-    """Yields the paragraphs of a file, and None after each document."""
-    if layout.input_format == TEXT:
-        lines = read_lines(path, on_read=on_read)
+    """Yields the paragraphs of a file or a data set, and None after each document."""
+    if isinstance(source, str) and layout.input_format == TEXT:
+        lines = read_lines(source, on_read=on_read)
         yield from _paragraphs(lines, layout.join_lines, layout.document_blank_lines)
         yield None
         return
+    if not isinstance(source, str):
+        rows = data_rows(source, "input")
+    elif layout.input_format == PARQUET:
+        rows = data_rows(library_rows(source), source)
+    else:
+        rows = _json_rows(source, on_read)
+    for where, row in rows:
+        yield from _paragraphs(_document(row, where).splitlines(), layout.join_lines)
+        yield None
+
+
+def _json_rows(path: str, on_read: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
     lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            text = _json_text(line, f"{path}:{number}")
-            yield from _paragraphs(text.splitlines(), layout.join_lines)
-            yield None
+            where = f"{path}:{number}"
+            yield where, parse_json(line, f"{where}: the line")
 
 
-def _json_text(line: str, where: str) -> str:
-    value = parse_json(line, f"{where}: the line")
-    text = value.get("text") if isinstance(value, dict) else None
+def _document(row: Any, where: str) -> str:
+    text = row.get("text") if isinstance(row, dict) else None
     if not isinstance(text, str):
-        raise AlbertError(f"{where}: the line has no text under the key 'text'.")
+        raise AlbertError(f"{where}: there is no text under the key 'text'.")
     if bad := _NOT_TEXT.search(text):
         raise AlbertError(
             f"{where}: the text contains {bad.group()!r}, which cannot be written to a text file; "
@@ -156,12 +168,17 @@ class SplitCounts:
 
 
 def split_sentences(
-    input_files: list[str], output_file: str, layout: Layout, overwrite: bool = False
+    texts: list[str] | Iterable[Mapping[str, Any]],
+    output_file: str,
+    layout: Layout,
+    overwrite: bool = False,
 ) -> SplitCounts:
-    """Writes the sentences of `input_files`, one per line, with a blank line between documents.
+    """Writes the sentences of texts, one per line, with a blank line between documents.
 
     Args:
-      input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
+      texts: a list of UTF-8 files, plain or .gz, .bz2, .xz, or of .parquet files; the end of a file
+        ends a document. Or a data set with a document in each row of the column `text`, such as a
+        `datasets.Dataset`, which may be a stream.
       output_file: either complete or absent; compressed according to its suffix.
       layout: how the input is divided into documents and paragraphs.
       overwrite: replace an existing output file.
@@ -173,12 +190,15 @@ def split_sentences(
     splitter = SentenceSplitter()
     counts = SplitCounts()
     document_open = False
-    progress = Progress("splitting", total_bytes(input_files))
+    are_files = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+    input_files, sources = (texts, texts) if are_files else ([], [texts])
+    sized = are_files and layout.input_format != PARQUET
+    progress = Progress("splitting", total_bytes(input_files) if sized else None)
     with progress, new_text_file(output_file, input_files, overwrite) as write:
         paragraphs = (
             paragraph
-            for path in input_files
-            for paragraph in _read_paragraphs(path, layout, progress.update)
+            for source in sources
+            for paragraph in _read_paragraphs(source, layout, progress.update)
         )
         for batch in _batches(paragraphs):
             split = iter(splitter.split([paragraph for paragraph in batch if paragraph]))
@@ -198,7 +218,8 @@ def split_sentences(
                 if len(sentences) > 1 and paragraph.islower():
                     counts.lower_cased += len(sentences)
         if not counts.sentences:
-            raise AlbertError(f"No sentence was found in {', '.join(input_files[:3])}.")
+            found = ", ".join(input_files[:3]) or "the data set"
+            raise AlbertError(f"No sentence was found in {found}.")
     return counts
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a SentencePiece vocabulary with the id layout of the ALBERT releases.
 
-  python -m data_prep.train_sentencepiece --input_file=sentences.txt.gz \\
+  albert train-sentencepiece --input_file=sentences.txt.gz \\
     --output_prefix=vocabulary/30k
 
 The text is normalised as by the tokenizer. A corpus of any size streams

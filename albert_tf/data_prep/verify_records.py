@@ -3,7 +3,7 @@
 """Checks every record of TFRecord shards, and the shards against their
 manifest; or prints some records.
 
-  python -m data_prep.verify_records --input_file=records
+  albert verify-records --input_file=records
 
 For each faulty shard, prints the path, the record and the byte offset of the
 first fault and the number of further faults. Exits with status 1 if there is

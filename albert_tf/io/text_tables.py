@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import importlib
+import io
 import json
 import math
 import os
@@ -19,8 +21,8 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from albert_tf.errors import AlbertError
-from albert_tf.io.files import is_valid_text, path_of
+from albert_tf.errors import AlbertError, first_line
+from albert_tf.io.files import check_file, is_local, is_valid_text, path_of, read_bytes
 from albert_tf.io.json_values import joined, parse_json, short_repr
 from albert_tf.io.log import log
 from albert_tf.io.text_files import read_lines
@@ -30,6 +32,8 @@ Rows = Iterator[tuple[str, dict[str, Any]]]
 #: The class of a text. It keeps the type that it has in the data.
 Label = Union[str, int, float, bool]
 _Example = TypeVar("_Example")
+#: Attributes of data sets and frames, not of their columns.
+_OF_DATA_SETS = ("features", "itertuples", "to_dicts", "column_names", "as_numpy_iterator")
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
 _LONGEST_FIELD = 1 << 30
@@ -66,7 +70,8 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
 
     Args:
       data: an iterable of dicts, such as a list or a Hugging Face `datasets.Dataset`; a dict of
-        columns; a pandas DataFrame; or a `tf.data.Dataset` of dicts, not batched.
+        columns; a data frame of pandas or Polars; a `pyarrow.Table`; or a `tf.data.Dataset` of
+        dicts, batched or not.
       name: of the data set, for errors.
       class_names: turn the numbers of a `ClassLabel` column of a `datasets.Dataset` into the names
         of the classes, and -1, which stands for no label, into None.
@@ -92,10 +97,20 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
 
 def _raw_rows(data: Any, name: str) -> Iterable[Any]:
     if hasattr(data, "as_numpy_iterator"):  # tf.data.Dataset
+        specs = getattr(data.element_spec, "values", list)()
+        # In single rows, a text has no dimension.
+        if specs and all(getattr(getattr(spec, "shape", None), "rank", 0) for spec in specs):
+            data = data.unbatch()
         return data.as_numpy_iterator()
     if hasattr(data, "itertuples"):  # pandas.DataFrame
         return data.to_dict("records")
+    for rows in ("to_dicts", "to_pylist"):  # polars.DataFrame, pyarrow.Table
+        if hasattr(data, rows):
+            return getattr(data, rows)()
     if isinstance(data, Mapping):
+        if any(hasattr(part, kind) for part in data.values() for kind in _OF_DATA_SETS):
+            parts = joined(data)  # As in datasets.DatasetDict.
+            raise AlbertError(f"The {name} data has the parts {parts}; give one of them.")
         sizes = {len(values) if hasattr(values, "__len__") else -1 for values in data.values()}
         if len(sizes) != 1 or sizes == {-1} or any(map(_is_path, data.values())):
             raise AlbertError(
@@ -241,6 +256,34 @@ def _kind(path: str) -> str:
             f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
         )
     return found[1].lower()
+
+
+def library_rows(path: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a .parquet file, a part of it at a time, or of the first sheet of .xlsx.
+
+    Raises:
+      AlbertError: the file is missing or damaged, or the package that reads it is not installed.
+    """
+    check_file(path)
+    of_sheets = path.lower().endswith("xlsx")
+    package, module = ("openpyxl", "") if of_sheets else ("pyarrow", ".parquet")
+    try:
+        library = importlib.import_module(package + module)
+    except ImportError as error:
+        raise AlbertError(f"{path} needs the package {package}: pip install {package}.") from error
+    source = path if is_local(path) else io.BytesIO(read_bytes(path))
+    try:
+        if not of_sheets:
+            for batch in library.ParquetFile(source).iter_batches():
+                yield from batch.to_pylist()
+            return
+        rows = library.load_workbook(source, read_only=True).worksheets[0].values
+        header = next(rows, ())
+        for row in rows:
+            if any(value is not None for value in row):
+                yield {k: value for k, value in zip(header, row) if k is not None}
+    except Exception as error:  # Of their own kinds.
+        raise AlbertError(f"{path} cannot be read: {first_line(error)}.") from error
 
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:

@@ -3,6 +3,7 @@
 """Documents and layouts; bad input."""
 
 import gzip
+import importlib
 import json
 import tracemalloc
 
@@ -83,10 +84,16 @@ def test_a_file_that_two_patterns_match_is_read_once(tmp_path):
 def test_each_json_line_is_a_document(tmp_path):
     rows = [{"text": "One.\nTwo.\n\n\nThree.", "id": 1}, {"text": ""}, {"text": "Four é."}]
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
-    assert split(tmp_path, text, input_format="jsonl") == [
-        ["One.", "Two.", "Three."],
-        ["Four é."],
-    ]
+    expected = [["One.", "Two.", "Three."], ["Four é."]]
+    assert split(tmp_path, text, input_format="jsonl") == expected
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, output = str(tmp_path / "in.parquet"), str(tmp_path / "out.txt")
+    parquet.write_table(importlib.import_module("pyarrow").Table.from_pylist(rows), path)
+    for texts, form in (([path], "parquet"), (iter(rows), "text"), (rows, "text")):
+        split_sentences(texts, output, Layout(form), overwrite=True)
+        assert documents(output) == expected
+    with pytest.raises(AlbertError, match=r"^input row 0: there is no text under the key 'text'"):
+        split_sentences([{"body": "A."}], output, Layout(), overwrite=True)
 
 
 @pytest.mark.parametrize(

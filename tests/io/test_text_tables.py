@@ -1,6 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 import gzip
+import importlib.util
 import json
 import types
 
@@ -9,7 +10,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextColumns, data_rows, read_text_table, read_texts
+from albert_tf.io.text_tables import (
+    TextColumns,
+    data_rows,
+    library_rows,
+    read_text_table,
+    read_texts,
+)
 
 ALL = TextColumns(text="first", text_pair="second", label="label", id="key")
 
@@ -180,10 +187,30 @@ def test_all_kinds_of_data_give_the_same_rows():
         Frame(),
         HubDataset(label=object()),
         tf.data.Dataset.from_tensor_slices(columns),
+        tf.data.Dataset.from_tensor_slices(columns).batch(2),
+        types.SimpleNamespace(to_dicts=lambda: ROWS),  # Polars.
     )
     for data in kinds:
         places = ("train row 0", "train row 1")
         assert list(data_rows(data, "train")) == [*zip(places, ROWS)], data
+
+
+def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = importlib.import_module("pyarrow").Table.from_pylist(ROWS)
+    assert [row for _, row in data_rows(table, "train")] == ROWS
+    parquet.write_table(table, path := str(tmp_path / "a.parquet"))
+    assert [*library_rows(path)] == ROWS
+    (tmp_path / "b.parquet").write_text("text\nA\n")
+    with pytest.raises(AlbertError, match=r"b\.parquet cannot be read: "):
+        next(library_rows(str(tmp_path / "b.parquet")))
+
+
+@pytest.mark.skipif(bool(importlib.util.find_spec("openpyxl")), reason="openpyxl is installed")
+def test_a_package_that_is_not_installed_is_named(tmp_path):
+    path = write(tmp_path / "a.xlsx", "")
+    with pytest.raises(AlbertError, match=r"a\.xlsx needs the package openpyxl: pip install"):
+        next(library_rows(path))
 
 
 def test_the_names_of_class_labels_replace_their_numbers():
@@ -215,6 +242,7 @@ def test_nested_values_become_lists_and_texts():
         ({"text": ["a", "b"], "label": ["x"]}, "its values are not columns of one length"),
         ({"text": 3}, "its values are not columns of one length"),
         ({"train": "a.tsv", "test": "b.tsv"}, "its values are not columns"),
+        ({"train": HubDataset(None), "test": Frame()}, "has the parts train, test; give one of"),
         ([{"text": b"\xff"}], "train row 0: the text b'.xff' is not UTF-8"),
     ],
 )
