@@ -8,6 +8,7 @@ Public names are loaded on first use, so that ``import albert_tf`` does not impo
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
@@ -38,6 +39,8 @@ __all__ = [*_HOME, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
+        # TensorFlow logs up to nine lines while it is imported. 0 shows them.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
 

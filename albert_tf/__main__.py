@@ -35,6 +35,7 @@ GROUPS = {
         "fill-mask": Command("predict the words in place of [MASK]", ("commands.fill_mask",)),
     },
     "Fine-tune a model, and use it: albert classify MODEL TEXT...": {
+        "sample-data": Command("write a table to try classify with", ("scripts.sample_data",)),
         "classify": Command(
             "label texts or pairs: your own data, GLUE",
             ("commands.classify", "scripts.run_classifier"),
@@ -102,19 +103,14 @@ def main() -> None:
 
 
 def _run(name: str, arguments: list[str]) -> None:
-    modules = COMMANDS[name].modules
-    loaded = [importlib.import_module(f"albert_tf.{module}") for module in modules]
+    loaded = [importlib.import_module(f"albert_tf.{x}") for x in COMMANDS[name].modules]
     if arguments and not arguments[0].startswith("-"):
         loaded = loaded[:1]
     # What absl prints for --help, where %% is %.
     texts = [module.__doc__.strip() for module in loaded]
     if len(loaded) > 1:
         texts[0] += f"\n\n  albert {name} MODEL --help     lists the flags of this form"
-    text = "\n\n".join(texts).replace("%", "%%") + "\n"
-    for module in modules:
-        for start in (f"python {module.removeprefix('scripts.')}.py", f"python -m {module}"):
-            text = text.replace(start, f"albert {name}")
-    sys.modules["__main__"].__doc__ = text
+    sys.modules["__main__"].__doc__ = "\n\n".join(texts).replace("%", "%%") + "\n"
     sys.argv = [f"albert {name}", *arguments]
     loaded[-1].main()
 

@@ -32,7 +32,7 @@ from benchmarks.common import describe_machine, show_spread, spread
 
 FLAGS = flags.FLAGS
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_AUTHORS = "demo/data/authors"
+_AUTHORS = "albert_tf/sample_data"
 
 
 def define_flags() -> None:

@@ -31,7 +31,7 @@ from albert_tf.weights.run_folder import RESULTS_FILE
 from demo.stages import LOG_FILE, Stage, run_stages
 
 BOOKS = "demo/data/books"
-AUTHORS = "demo/data/authors"
+AUTHORS = "albert_tf/sample_data"
 #: Small models learn context fastest on short sequences with many masks, and at first with fewer
 #: layers; see docs/pretraining.md.
 RECORDS = {"max_seq_length": 32, "record_format": "compact", "num_workers": 2, "random_seed": 1}

@@ -14,6 +14,7 @@ from absl import flags
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = (
+    "scripts.sample_data",
     "data_prep.split_sentences",
     "data_prep.train_sentencepiece",
     "data_prep.create_pretraining_data",

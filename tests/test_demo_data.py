@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[1] / "demo/data"
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "demo/data"
 AUTHORS = ["darwin", "dickens", "doyle", "smith", "spinoza", "washington"]
 
 
@@ -16,7 +17,7 @@ AUTHORS = ["darwin", "dickens", "doyle", "smith", "spinoza", "washington"]
     [("train", "train", "heldout", 60), ("dev", "heldout", "train", 80)],
 )
 def test_labelled_sentences_are_balanced_and_from_their_part_alone(name, part, other, count):
-    header, *lines = (DATA / f"authors/{name}.tsv").read_text("utf-8").splitlines()
+    header, *lines = (ROOT / f"albert_tf/sample_data/{name}.tsv").read_text("utf-8").splitlines()
     assert header == "sentence\tauthor"
     rows = [line.split("\t") for line in lines]
     # The text of each author without line breaks.

@@ -166,7 +166,7 @@ def test_the_recipe_provides_settings_without_a_flag(runs, folder, run):
         del arguments[name]
     done = run(**arguments, output_dir=runs / "rte")
     assert done.returncode == 1 and "holds another run" in done.stderr
-    assert "Fine-tuning for 4 steps of 32, 1 warm-up, learning rate 0.0001" in done.stdout
+    assert "passes), 1 warm-up, learning rate 0.0001" in done.stdout
 
 
 BAD_INPUT = {
@@ -176,7 +176,7 @@ BAD_INPUT = {
     "no output_dir for all": ({"output_dir": "", "task_name": "all"}, "--output_dir is needed"),
     "empty folder": ({"data_dir": "{folder}/runs", "task_name": "all"}, "holds no GLUE task"),
     "no such task there": ({"task_name": "cola"}, "CoLA/train.tsv does not exist"),
-    "no model": ({"do_train": False}, "holds no fine-tuned model"),
+    "no model": ({"do_train": False}, "does not exist; give the output directory"),
 }
 
 

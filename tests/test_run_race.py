@@ -170,7 +170,10 @@ def test_a_model_can_be_evaluated_again(model, folder, run):
     [
         ([], "nothing to do"),
         (["--do_eval"], "--do_eval needs --data_dir (for RACE) or --eval_file"),
-        (["--do_predict", "--predict_file={folder}/new.jsonl"], "holds no fine-tuned model"),
+        (
+            ["--do_predict", "--predict_file={folder}/new.jsonl"],
+            "out does not exist; give the",
+        ),
         (["--do_predict", "--predict_file={folder}/none.jsonl"], "none.jsonl does not exist"),
         (
             ["--do_train", "--train_file={folder}/new.jsonl", "--albert_config_file=albert_test"],

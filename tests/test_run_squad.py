@@ -222,7 +222,7 @@ def test_rows_are_evaluated_in_python_as_the_script_evaluates_the_file(trained):
         ({"version": None}, "--do_train needs --version"),
         ({"null_score_diff_threshold": 0.0}, "--null_score_diff_threshold is for SQuAD 2.0"),
         ({"do_train": False, "do_eval": False}, "There is nothing to do"),
-        ({"do_train": False, "output_dir": "nowhere"}, "holds no fine-tuned model"),
+        ({"do_train": False, "output_dir": "nowhere"}, "nowhere does not exist"),
         ({"max_seq_length": 10}, "leaves no room for the paragraph"),
     ],
 )

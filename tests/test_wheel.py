@@ -112,16 +112,14 @@ def test_commands_show_their_help_and_use_a_model(installed):
 
 
 def test_fine_tuning_command_of_the_readme_runs_and_its_model_is_exported(installed):
-    for name in ("train", "dev"):
-        table = installed.folder / f"demo/data/authors/{name}.tsv"
-        table.parent.mkdir(parents=True, exist_ok=True)
-        lines = (ROOT / f"demo/data/authors/{name}.tsv").read_text("utf-8").splitlines(True)
+    installed("albert", "sample-data")
+    for table in (installed.folder / "authors").iterdir():
+        lines = table.read_text("utf-8").splitlines(True)
         table.write_text("".join(lines[:41]), "utf-8")
-    (command,) = re.findall(
-        r"^python run_classifier\.py (.*demo/data/authors.*\\\n.*)$", README, flags=re.M
-    )
+    (command,) = re.findall(r"^albert (classify --do.*authors.*\\\n.*)$", README, flags=re.M)
     given = shlex.split(command.replace("\\\n", ""))
-    tuned = installed("albert", "classify", *given, "--num_train_epochs=1")
+    tuned = installed("albert", *given, "--num_train_epochs=1")
+    assert "\n  albert classify runs/authors " in tuned.stdout
     assert "albert_tiny_books" in tuned.stdout
     assert (installed.folder / "runs/authors/eval_results.json").exists()
     (command,) = re.findall(r"^albert (classify runs/authors .*)$", README, flags=re.M)

@@ -15,6 +15,7 @@ from absl import app, flags, logging
 from albert_tf.cli.flags import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import is_valid_text, space_for
+from albert_tf.io.log import show
 from albert_tf.io.signals import STOP_SIGNALS, StopSignals
 from albert_tf.io.storage import failure
 from albert_tf.io.tensorflow_import import prepare_tensorflow
@@ -84,7 +85,7 @@ def _run(main: Callable[..., int | None], names: Sequence[str], argv: list[str])
             if reason is None:
                 raise
             error = f"{reason}."
-        print(f"error: {name_flags(str(error))}", file=sys.stderr)
+        show(f"error: {name_flags(str(error))}", sys.stderr)
         return 1
 
 

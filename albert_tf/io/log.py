@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import textwrap
+from typing import TextIO
 
 log = logging.getLogger("albert_tf")
 
@@ -21,7 +23,17 @@ class _Terminal(logging.Handler):
         """Prints a message."""
         warns = record.levelno >= logging.WARNING
         # Looked up each time: notebooks and tests replace the streams.
-        print(self.format(record), file=sys.stderr if warns else sys.stdout, flush=warns)
+        show(self.format(record), sys.stderr if warns else sys.stdout)
+
+
+def show(text: str, file: TextIO) -> None:
+    """Prints a text, on a terminal in lines of at most 80 columns; paths are not cut."""
+    if file.isatty():
+        wrap = textwrap.TextWrapper(
+            80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        text = "\n".join(wrap.fill(x) if len(x) > 80 else x for x in text.split("\n"))
+    print(text, file=file, flush=file is sys.stderr)
 
 
 log.addHandler(_Terminal())

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts a pretrained ALBERT between formats, bit by bit.
 
-  python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf \\
+  albert convert-checkpoint --from_path=albert_base_v2.tar.gz --to=hf \\
     --output_dir=albert-hf
-  python convert_checkpoint.py --from_path=albert-hf --to=tf1 \\
+  albert convert-checkpoint --from_path=albert-hf --to=tf1 \\
     --output_dir=albert-tf1
-  python convert_checkpoint.py --from_path=runs/base --to=tf2 \\
+  albert convert-checkpoint --from_path=runs/base --to=tf2 \\
     --output_dir=weights
 
 Every variable is checked: if one is missing, unknown or of another shape,

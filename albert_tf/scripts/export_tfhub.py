@@ -3,15 +3,15 @@
 """Exports a model as a SavedModel: TF-Hub's encoder or preprocessor, or a
 model that reads text.
 
-  python export_tfhub.py --albert_directory=runs/base \\
+  albert export --albert_directory=runs/base \\
     --export_path=exports/encoder
-  python export_tfhub.py --albert_directory=runs/base \\
+  albert export --albert_directory=runs/base \\
     --export_type=preprocessing --export_path=exports/preprocessor
-  python export_tfhub.py --albert_directory=runs/rte \\
+  albert export --albert_directory=runs/rte \\
     --export_path=models/rte/1
-  python export_tfhub.py --albert_directory=runs/base --format=tflite \\
+  albert export --albert_directory=runs/base --format=tflite \\
     --precision=int8 --export_path=exports/lite
-  python export_tfhub.py --albert_directory=runs/base --format=onnx \\
+  albert export --albert_directory=runs/base --format=onnx \\
     --export_path=exports/onnx
 
 The encoder and the preprocessor are for hub.KerasLayer. The SavedModel of a

@@ -3,12 +3,12 @@
 """Fine-tunes ALBERT for classification of, or regression on, texts and pairs:
 GLUE's or your own.
 
-  python run_classifier.py --task_name=rte --data_dir=glue --do_train \\
+  albert classify --task_name=rte --data_dir=glue --do_train \\
     --do_eval --do_predict --init_checkpoint=runs/base --output_dir=runs/rte
-  python run_classifier.py --do_train --do_eval --train_file=train.tsv \\
+  albert classify --do_train --do_eval --train_file=train.tsv \\
     --eval_file=dev.tsv --text_column=sentence --label_column=label \\
     --init_checkpoint=runs/base --output_dir=runs/mine
-  python run_classifier.py --do_predict --predict_file=new.tsv \\
+  albert classify --do_predict --predict_file=new.tsv \\
     --output_dir=runs/mine
 
 Evaluating writes eval_results.json, predicting predictions.tsv, or for GLUE
@@ -27,6 +27,7 @@ from albert_tf.cli.flags import define_path, define_settings, refuse_flags
 from albert_tf.io.text_tables import TextColumns, TextExample, read_text_table
 from albert_tf.settings import Settings, setting
 from albert_tf.tasks import flags as shared
+from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.glue.tasks import TASKS
 
 FLAGS = flags.FLAGS
@@ -55,6 +56,7 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path("data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….")
     define_settings(Table)
+    define_settings(ClassificationSpec)
 
 
 def _main() -> None:
@@ -97,6 +99,7 @@ def _run_tables() -> None:
         columns = classifier.spec.columns
         texts = shared.read_examples(read)
     run(classifier, texts, config)
+    shared.suggest('classify {} "A text."' + ' "Another one."' * bool(columns.text_pair))
 
 
 def main() -> None:

@@ -3,11 +3,11 @@
 """Fine-tunes ALBERT to choose among answers: RACE, or questions with any
 number of options.
 
-  python run_race.py --data_dir=RACE --do_train --do_eval --do_predict \\
+  albert choose --data_dir=RACE --do_train --do_eval --do_predict \\
     --init_checkpoint=runs/base --output_dir=runs/race
-  python run_race.py --do_train --train_file=train.jsonl \\
+  albert choose --do_train --train_file=train.jsonl \\
     --init_checkpoint=runs/base --output_dir=runs/mine
-  python run_race.py --do_predict --predict_file=new.jsonl \\
+  albert choose --do_predict --predict_file=new.jsonl \\
     --output_dir=runs/mine
 
 RACE is read as distributed, one file for each article; run_race.py trains on
@@ -69,6 +69,7 @@ def _main() -> None:
     examples = shared.read_examples(read)
     task, config = shared.open_task(MultipleChoiceTask, "race")
     run(task, examples, config)
+    shared.suggest('choose {} red green --question="The kite is _ ." --context="A red kite."')
 
 
 def main() -> None:

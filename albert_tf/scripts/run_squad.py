@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0).
 
-  python run_squad.py --version=2.0 --do_train --do_eval \\
+  albert answer --version=2.0 --do_train --do_eval \\
     --train_file=train-v2.0.json --eval_file=dev-v2.0.json \\
     --init_checkpoint=runs/base --output_dir=runs/squad
-  python run_squad.py --do_predict --predict_file=new.json \\
+  albert answer --do_predict --predict_file=new.json \\
     --output_dir=runs/squad
 
 Evaluation and prediction write predictions.json, nbest_predictions.json and,
@@ -58,6 +58,7 @@ def _main() -> None:
         return read_squad(shared.file_of(action), version=task.spec.version)
 
     run(task, shared.read_examples(read), config)
+    shared.suggest('answer {} "Who wrote it?" "Ada Lovelace wrote it in 1843."')
 
 
 def main() -> None:

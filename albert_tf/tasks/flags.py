@@ -123,6 +123,16 @@ def check_outputs(names: Sequence[str]) -> None:
         files.check_output(os.path.join(FLAGS.output_dir or "", name), read, overwrite=True)
 
 
+def suggest(use: str) -> None:
+    """Prints, after a training, the commands that use and export the model."""
+    if FLAGS.do_train:
+        folder = FLAGS.output_dir.rstrip("/")
+        log.info(
+            f"Try the model, and export it:\n  albert {use.format(folder)}\n"
+            f"  albert export --albert_directory={folder} --export_path={folder}-export"
+        )
+
+
 def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
     """Returns the settings that were given as flags, without the checkpoint if it is "none"."""
     settings = {"output_dir": "", **given_settings(cls)}

@@ -194,7 +194,7 @@ class Estimator:
         if size % parts:
             raise AlbertError(
                 f"`{name}`={size} is not divisible by {parts} (replicas"
-                f"{' × gradient_accumulation_steps' if training else ''})."
+                f"{' × `gradient_accumulation_steps`' if training else ''})."
             )
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
             batch = input_fn(InputContext(size)).element_spec

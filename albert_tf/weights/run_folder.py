@@ -172,8 +172,9 @@ class RunFolder:
     def check_model(self) -> None:
         """Raises AlbertError unless the folder holds a fine-tuned model."""
         if not self.has(TASK_FILE):
+            lack = f"holds no fine-tuned model (it has no {TASK_FILE})"
             raise AlbertError(
-                f"{self} holds no fine-tuned model (it has no {TASK_FILE}); give the output "
+                f"{self} {lack if exists(self.path) else 'does not exist'}; give the output "
                 "directory of a training run, or train with `do_train`."
             )
 

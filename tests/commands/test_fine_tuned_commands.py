@@ -102,8 +102,8 @@ def test_an_option_is_chosen(albert, fine_tuned):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["classify", "albert_tiny_books", "x"], "albert_tiny_books holds no fine-tuned model"),
-        (["answer", "absent", "x", "y"], "absent holds no fine-tuned model"),
+        (["classify", "albert_tiny_books", "x"], "albert_tiny_books does not exist; give the"),
+        (["answer", "absent", "x", "y"], "absent does not exist; give the"),
         (["answer", "absent"], "QUESTION is missing; see --help."),
         (["answer", "absent", "x", "y", "z"], "unexpected argument 'z'; see --help."),
         (["choose", "absent"], "OPTION is missing; see --help."),

@@ -29,7 +29,7 @@ _LONG = 30
 
 def sentences() -> list[str]:
     """Returns 480 English sentences."""
-    with open(ROOT / "demo/data/authors/dev.tsv", encoding="utf-8") as f:
+    with open(ROOT / "albert_tf/sample_data/dev.tsv", encoding="utf-8") as f:
         return [
             row["sentence"] for row in csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
         ]
