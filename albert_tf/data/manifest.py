@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,9 @@ class Manifest:
         ]
         for shard in shards:
             files.join_named("", shard.name, where)
+        name, count = Counter(shard.name for shard in shards).most_common(1)[0]
+        if count > 1:
+            raise AlbertError(f"{where} lists the shard {short_repr(name)} {count} times.")
         return dataclasses.replace(manifest, features=features, shards=shards)
 
     def tokenizer_value(self, key: str, kind: type) -> Any:

@@ -5,6 +5,7 @@
 import dataclasses
 import filecmp
 import gzip
+import importlib.metadata
 import json
 import random
 import shutil
@@ -89,6 +90,7 @@ def test_sentences_read_sampled_and_left_out_are_counted(tmp_path):
     assert 1.0 < result["pieces_per_word"] < 6.0
     assert 1.0 < result["characters_per_piece"] < 6.0
     assert result["unknown_piece_share"] < 0.001
+    assert result["sentencepiece"] == importlib.metadata.version("sentencepiece")
     assert json.loads((tmp_path / "en.training.json").read_text()) == result
 
 
