@@ -58,6 +58,7 @@ class ExampleSet:
       summary: describes them on the terminal.
       identity: identifies what the examples have besides `source`.
       name: of the data set, for the terminal and the names of metrics.
+      notes: what happened to some of the examples, such as "2 are longer than 128 tokens and cut".
     """
 
     examples: Sequence[Any]
@@ -65,6 +66,7 @@ class ExampleSet:
     summary: str
     identity: str = ""
     name: str = ""
+    notes: Sequence[str] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -196,7 +198,7 @@ class FineTuningTask(Task):
         data.source.lengths = length_buckets(
             self.spec.max_seq_length, pad_to_max=pad_to_max, few=few_lengths
         )
-        log.info(f"{name}: {data.summary}")
+        log.info(f"{name}: {'; '.join([data.summary, *data.notes])}")
         return data
 
     @abc.abstractmethod

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
@@ -16,8 +18,9 @@ from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.base import FineTuningTask, load_model_files
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
 from albert_tf.training.task import Tensors
 from albert_tf.weights.load import load_weights
@@ -51,6 +54,18 @@ class FineTunedModel(abc.ABC):
             predict = functools.partial(self.task.predict, self.model)
             self._graph = tf.function(predict, [specs], autograph=False)
         return self._graph(batch)
+
+    def _outputs_of(
+        self, examples: Sequence[Any], batch_size: int | None = None
+    ) -> tuple[ExampleSet, dict[str, np.ndarray]]:
+        """Returns at least one example as sequences, and the task's outputs for these.
+
+        Warns of what happened to the examples, such as that some are cut.
+        """
+        data = self.task.encode(examples, labelled=False)
+        if data.notes:
+            warnings.warn(f"Of {len(examples):,} examples, {'; '.join(data.notes)}.", stacklevel=3)
+        return data, data.outputs(self._predict, batch_size)
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> Self:
@@ -98,9 +113,10 @@ class FineTunedModel(abc.ABC):
         settings: Mapping[str, Any],
     ) -> Self:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
-        from albert_tf.tasks.runner import Examples, run
+        from albert_tf.tasks.runner import Examples, check_held_out, run
 
         held_out = () if eval is None else cls._read(eval, "eval", spec)
+        check_held_out(train, held_out)
         model = path_of(model, "pretrained model")
         settings = {**settings, "init_checkpoint": model}
         task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)
@@ -166,3 +182,23 @@ class FineTunedModel(abc.ABC):
             f"  config: {self.task.config}\n"
             f"  tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} pieces"
         )
+
+
+def is_list(value: Any) -> bool:
+    """Returns whether a value is a list of several, in any type, and no text."""
+    return np.iterable(value) and not isinstance(value, (str, bytes, Mapping))
+
+
+def each_of(size: int, **texts: Any) -> dict[str, list[Any]]:
+    """Returns columns of one length, given lists, or texts for all rows.
+
+    Raises:
+      AlbertError: a list has another length, or an argument is neither a list nor a string.
+    """
+    columns = {}
+    for name, value in texts.items():
+        found = list(value) if is_list(value) else [checked_text(value, f"The {name}")] * size
+        if len(found) != size:
+            raise AlbertError(f"There are {len(found):,} {name}s, not {size:,}.")
+        columns[name] = found
+    return columns

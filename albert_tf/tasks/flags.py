@@ -108,11 +108,16 @@ def file_of(action: str) -> str:
 
 
 def read_examples(read: Callable[[str], Sequence[Any]]) -> Examples:
-    """Returns the examples that `read` returns for each requested one of ACTIONS."""
-    from albert_tf.tasks.runner import Examples
+    """Returns the examples that `read` returns for each requested one of ACTIONS.
+
+    Raises:
+      AlbertError: see `check_held_out`.
+    """
+    from albert_tf.tasks.runner import Examples, check_held_out
 
     asked = requested()
     train, held_out, new = (read(action) if action in asked else () for action in ACTIONS)
+    check_held_out(train, held_out)
     return Examples(train, {"eval": held_out}, {"predict": new})
 
 

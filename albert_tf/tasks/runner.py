@@ -41,6 +41,24 @@ class Examples:
     predict: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
 
+def check_held_out(train: Sequence[Any], held_out: Sequence[Any]) -> None:
+    """Raises AlbertError if the examples to evaluate on are the training examples, in any order."""
+    if not train or len(train) != len(held_out):
+        return
+    first, second = (sorted(map(_content, examples)) for examples in (train, held_out))
+    if first == second:
+        raise AlbertError(
+            f"The {len(held_out):,} examples to evaluate on are the training examples; evaluate on "
+            "others. (What is known by heart can be evaluated after the training.)"
+        )
+
+
+def _content(example: Any) -> str:
+    """Returns what an example says, without its id and its place."""
+    values = getattr(example, "__dict__", {"": example})
+    return repr([value for name, value in values.items() if name not in ("id", "where")])
+
+
 def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dict[str, float]:
     """Trains, evaluates and predicts.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -62,7 +63,10 @@ def _write_classifier(folder: Path) -> None:
 def _write_squad(folder: Path) -> None:
     folder.mkdir()
     _write_model_files(folder, test_run_squad.WORDS, test_run_squad.CONFIG)
-    (folder / "squad.json").write_text(json.dumps(test_run_squad.squad_json("2.0")))
+    content = test_run_squad.squad_json("2.0")
+    for name in ("predict", "eval", "train"):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+        content["data"][0]["paragraphs"][0]["qas"].pop()
 
 
 def _write_race(folder: Path) -> None:
@@ -70,6 +74,7 @@ def _write_race(folder: Path) -> None:
     _write_model_files(folder, test_run_race.VOCABULARY, test_run_race.CONFIG)
     for split in ("train", "dev", "test"):
         test_run_race.write_race(folder / "RACE", split, 4)
+    os.unlink(folder / "RACE/dev/high/3.txt")
 
 
 def _write_model_files(folder: Path, words: Sequence[str], config: AlbertConfig) -> None:
@@ -137,7 +142,7 @@ def _building(*more: str) -> Arguments:
     ]
 
 
-_SQUAD = [f"--{name}_file={{}}/squad.json" for name in ("train", "eval", "predict")]
+_SQUAD = [f"--{name}_file={{}}/{name}.json" for name in ("train", "eval", "predict")]
 _SQUAD += ["--version=2.0", "--max_seq_length=32", "--max_query_length=8", "--train_step=16"]
 _RACE = ["--data_dir={}", "--max_seq_length=24", "--max_qa_length=8", "--train_step=16"]
 _EVALUATED = ("checkpoints", "best")

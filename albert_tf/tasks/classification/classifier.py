@@ -122,9 +122,8 @@ class _TextModel(FineTunedModel):
         if not texts:
             return np.zeros([0, len(self.task.spec.labels)][: 1 + self._has_labels], np.float32)
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        data = self.task.encode(examples, labelled=False)
-        (values,) = data.outputs(self._predict, batch_size).values()
-        return values
+        _, outputs = self._outputs_of(examples, batch_size)
+        return next(iter(outputs.values()))
 
 
 class TextClassifier(_TextModel):

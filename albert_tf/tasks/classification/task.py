@@ -104,8 +104,6 @@ class TextClassificationTask(FineTuningTask):
             columns["loss_weights"] = loss_weights(values, self.spec)
         data = Sequences(sequences(), self.tokenizer.pad_id, columns)
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
-        if cut := sum(size > longest for size in sizes):
-            summary += f"; {cut:,} are longer than {longest} tokens and cut"
         if labelled and labels:
             counts = collections.Counter(x.label for x in examples).most_common(_SHOWN_LABELS)
             shares = (f"{label} {count / len(examples):.1%}" for label, count in counts)
@@ -113,7 +111,9 @@ class TextClassificationTask(FineTuningTask):
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
             summary += f"; labels {values.mean():.3g} on average, deviation {values.std():.3g}"
-        return ExampleSet(examples, data, summary)
+        cut = sum(size > longest for size in sizes)
+        notes = [f"{cut:,} are longer than {longest} tokens and cut"] if cut else ()
+        return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv."""

@@ -121,11 +121,12 @@ class MultipleChoiceTask(FineTuningTask):
         summary += f" ({', '.join(counts)})" if counts else ""
         summary += f" about {len(texts):,} texts, {choices} options each, "
         summary += f"{data.mean_length:.0f} tokens on average"
+        notes = []
         if cut_texts:
-            summary += f"; the texts of {len(cut_texts):,} are cut to {spec.max_seq_length}"
+            notes.append(f"the texts of {len(cut_texts):,} are cut to {spec.max_seq_length} tokens")
         if cut_options:
-            summary += f"; {cut_options:,} options are cut to {spec.max_qa_length}"
-        return ExampleSet(examples, data, summary)
+            notes.append(f"{cut_options:,} options are cut to {spec.max_qa_length} tokens")
+        return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""

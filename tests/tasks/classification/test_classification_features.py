@@ -27,7 +27,8 @@ def encode(tokenizer, examples, length=8, labels=("x", "y"), **options):
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(labels, length))
     data = task.encode(examples, **options)
     batch = data.source.batch(range(len(examples)), length)
-    return {name: value.numpy() for name, value in batch.items()}, data.summary
+    columns = {name: value.numpy() for name, value in batch.items()}
+    return columns, "; ".join([data.summary, *data.notes])
 
 
 def pieces(tokenizer, batch):

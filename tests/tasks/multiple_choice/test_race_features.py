@@ -39,12 +39,12 @@ def example(context, question, options, label=0, group="", name="0"):
 
 
 def build(tokenizer, examples, **spec):
-    """All examples as a batch, padded to the longest sequence, and the summary."""
+    """All examples as a batch, padded to the longest sequence, and what is said."""
     config = tiny_config(tokenizer.vocab_size, max_position_embeddings=512)
     task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(**spec))
     data = task.encode(examples, labelled=False)
     batch = data.source.batch(range(len(examples)), int(data.source.longest.max()))
-    return {k: v.numpy() for k, v in batch.items()}, data.summary
+    return {k: v.numpy() for k, v in batch.items()}, "; ".join([data.summary, *data.notes])
 
 
 def letters_of(ids):
@@ -90,7 +90,7 @@ def test_question_and_option_keep_their_end_and_the_text_its_beginning(tokenizer
     rows = [letters_of(row) for row in batch["input_word_ids"][0]]
     # 14 = [CLS] + text + [SEP] + at most 7 + [SEP].
     assert rows == ["^abcd|novwxyz|", "^abcde|klmnoz|"]
-    assert summary.endswith("; the texts of 1 are cut to 14; 1 options are cut to 7")
+    assert summary.endswith("; the texts of 1 are cut to 14 tokens; 1 options are cut to 7 tokens")
 
 
 def test_128_tokens_of_question_and_option_are_kept_by_default(tokenizer):
