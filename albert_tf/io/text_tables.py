@@ -200,16 +200,26 @@ def read_text_table(
       AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or
         repeats an ID.
     """
-    kind = _kind(path)
-    if untyped := kind != "jsonl":
-        lines = _read_csv(path) if kind == "csv" else read_tsv(path)
-        rows = _table_rows(path, lines, header, skip_malformed)
-    else:
-        rows = json_rows(path)
-    examples = _examples(((f"{path}:{line}", row) for line, row in rows), columns, untyped)
+    untyped = table_kind(path) != "jsonl"
+    examples = _examples(file_rows(path, header, skip_malformed), columns, untyped)
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
     return examples
+
+
+def file_rows(path: str, header: Sequence[str] = (), skip_malformed: bool = False) -> Rows:
+    """Yields the rows of a table, those of CSV and TSV as texts; see `read_text_table`."""
+    kind = table_kind(path)
+    if not kind:
+        raise AlbertError(
+            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
+        )
+    if kind == "jsonl":
+        rows = json_rows(path)
+    else:
+        lines = _read_csv(path) if kind == "csv" else read_tsv(path)
+        rows = _table_rows(path, lines, header, skip_malformed)
+    return ((f"{path}:{line}", row) for line, row in rows)
 
 
 def read_texts(data: Any, columns: TextColumns, name: str) -> list[TextExample]:
@@ -249,13 +259,10 @@ def _examples(rows: Rows, columns: TextColumns, untyped: bool = False) -> list[T
     return examples
 
 
-def _kind(path: str) -> str:
+def table_kind(path: str) -> str | None:
+    """Returns the kind of a table by its name: tsv, csv or jsonl; None if it has another one."""
     found = re.search(r"\.(tsv|csv|jsonl)(\.gz|\.bz2|\.xz)?$", path, re.IGNORECASE)
-    if not found:
-        raise AlbertError(
-            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
-        )
-    return found[1].lower()
+    return found and found[1].lower()
 
 
 def library_rows(path: str) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,7 @@ _SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags(
-        "A .jsonl file (also .gz, .bz2 or .xz), instead of RACE, of questions"
+        "A .jsonl, .csv or .tsv file (also .gz, .bz2 or .xz), instead of RACE, of questions"
     )
     FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
     define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")

@@ -30,7 +30,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags("Questions in SQuAD's JSON layout")
+    shared.define_finetuning_flags("Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)")
     define_settings(SquadSpec, without=("max_seq_length",))
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "

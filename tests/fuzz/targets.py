@@ -45,7 +45,7 @@ from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.multiple_choice.data import read_questions, read_race
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.squad.data import Question, answer_span, read_squad
+from albert_tf.tasks.squad.data import Question, answer_spans, read_squad
 from albert_tf.tasks.squad.scoring import find_best_thresholds, score
 from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadSpec, SquadTask, load_threshold
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -241,7 +241,7 @@ _QUESTION = {"id": 3, "context": "A b.", "question": "c?", "options": [*"abcd"],
 def _read_squad(path: Path) -> None:
     for question in read_squad(str(path), version="2.0"):
         for answer in question.answers:
-            answer_span(question, answer)
+            answer_spans(question.context, answer)
 
 
 def _race(folder: Path) -> Path:

@@ -28,23 +28,27 @@ def task(tokenizer):
     return TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 64), 0.0)
 
 
-def trained_both_ways(script, kind, tokenizer, folder, rows, data, **settings):
-    """Trains on rows in Python and on the same data of a file with the script.
+def trained_both_ways(script, kind, tokenizer, folder, rows, **settings):
+    """Trains on rows in Python, and on JSON lines of them with the script.
 
-    Returns both models, after it has compared their weights, settings and metrics.
+    Both evaluate on all rows but the first. Returns both models, after it has compared their
+    weights, settings and metrics.
     """
     write_model(folder / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
     tokenizer.save(str(folder / "model"))
-    flags = {"do_train": True, "do_eval": True, "train_file": data, "eval_file": data}
+    data, dev = folder / "train.jsonl", folder / "dev.jsonl"
+    for path, chosen in ((data, rows), (dev, rows[1:])):
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in chosen))
+    flags = {"do_train": True, "do_eval": True, "train_file": data, "eval_file": dev}
     flags |= {"init_checkpoint": folder / "model", "output_dir": folder / "script", **settings}
     with parsed_flags(script.define_flags, *(f"--{k}={v}" for k, v in flags.items())):
         script._main()
-    python = kind.train(folder / "model", rows, rows, output_dir=folder / "python", **settings)
+    python = kind.train(folder / "model", rows, rows[1:], output_dir=folder / "python", **settings)
     scripted = kind.load(folder / "script")
     expected = weights_of(scripted.model)
     for name, weight in weights_of(python.model).items():
         np.testing.assert_array_equal(weight, expected[name], name)
     assert python.task.spec == scripted.task.spec
     results = json.loads((folder / "script/eval_results.json").read_text())
-    assert python.evaluate(data) == pytest.approx(results, abs=1e-6)
+    assert python.evaluate(dev) == pytest.approx(results, abs=1e-6)
     return python, scripted

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import read_examples
-from albert_tf.tasks.fine_tuned import FineTunedModel
+from albert_tf.io.text_tables import data_rows, read_examples
+from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
     read_questions,
@@ -48,7 +48,7 @@ class MultipleChoice(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: questions: the path of a .jsonl file, or data in memory with the columns of
+          train, eval: questions: the path of a file, or data in memory with the columns of
             `read_questions`: options, label or answer, context, question and id.
           **settings: also fields of MultipleChoiceSpec.
         """
@@ -59,24 +59,41 @@ class MultipleChoice(FineTunedModel):
         # A label is the number of an option, not the name of a class.
         return read_examples(data, name, read_questions, row_questions, class_names=False)
 
-    def choose(self, options: Sequence[str], question: str = "", context: str = "") -> Choice:
-        """Returns the most probable option.
+    def choose(
+        self,
+        options: Sequence[str] | Sequence[Sequence[str]],
+        question: str | Sequence[str] = "",
+        context: str | Sequence[str] = "",
+    ) -> Choice | list[Choice]:
+        """Returns the most probable option, or those of several questions.
 
         Args:
-          options: at least two; their number may differ from that of the training.
-          question: the question, perhaps with a blank "_", or the beginning of a sentence.
-          context: the text that it is about.
+          options: at least two; their number may differ from that of the training. Or a list of
+            such lists of one length, one for each question.
+          question: the question, perhaps with a blank "_", or the beginning of a sentence; or a
+            list of them.
+          context: the text that it is about, or a list with that of each question.
 
         Raises:
-          AlbertError: there are fewer than two options, or an argument is not a text.
+          AlbertError: there are fewer than two options, an argument is not a text or a list of
+            them, or the lists differ in length.
         """
+        if is_list(options) and all(map(is_list, options)):
+            columns = each_of(len(options), question=question, context=context)
+            return self.choices(row_questions(data_rows({"options": options, **columns}, "choose")))
         options = checked_texts(options, "options")
         checked_text(question, "The question")
         checked_text(context, "The context")
         if len(options) < 2:
             raise AlbertError(f"There must be at least two options, not {len(options)}.")
         example = MultipleChoiceExample("", context, question, tuple(options), None, "", "")
-        data = self.task.encode([example], labelled=False)
-        probabilities = data.outputs(self._predict)["probabilities"][0]
-        best = int(probabilities.argmax())
-        return Choice(options[best], best, tuple(probabilities.tolist()))
+        return self.choices([example])[0]
+
+    def choices(self, examples: Sequence[MultipleChoiceExample]) -> list[Choice]:
+        """Returns the most probable option of each question."""
+        chosen = []
+        outputs = self._outputs_of(examples)[1]["probabilities"] if examples else ()
+        for example, probabilities in zip(examples, outputs):
+            best = int(probabilities.argmax())
+            chosen.append(Choice(example.options[best], best, tuple(probabilities.tolist())))
+        return chosen

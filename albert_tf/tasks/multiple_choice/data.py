@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +15,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
-from albert_tf.io.text_tables import Rows, json_rows
+from albert_tf.io.text_tables import Rows, file_rows, json_rows, table_kind
 from albert_tf.settings import Settings, setting
 
 #: The two parts of RACE: examinations of middle and of high schools.
@@ -118,17 +120,18 @@ def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
 
 
 def read_questions(path: str) -> list[MultipleChoiceExample]:
-    """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object for each question.
+    """Reads questions from JSON lines, one object for each, or a table (.gz, .bz2 and .xz too).
 
     Its keys: `options`, a list of texts; `context`, the text they are about (may be absent if there
     is a question); `question` (may be absent: the options then continue the context, as in SWAG);
     the correct option as `label` or `answer`, its number from 0 or its letter (may be absent); `id`
-    (by default the question's number, from 0).
+    (by default the question's number, from 0). In .csv and .tsv files, the options are a JSON list.
 
     Raises:
       AlbertError: the file is missing, empty or malformed; see also `row_questions`.
     """
-    examples = row_questions((f"{path}:{line}", row) for line, row in json_rows(path))
+    rows = ((f"{path}:{line}", row) for line, row in json_rows(path))
+    examples = row_questions(file_rows(path) if table_kind(path) else rows)
     if not examples:
         raise AlbertError(f"{path} contains no questions.")
     return examples
@@ -186,9 +189,12 @@ def _article_rows(article: dict[str, Any], group: str, path: str) -> Rows:
 
 
 def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
-    if not isinstance(row.get(key), list):
+    value = row.get(key)
+    with contextlib.suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, list):
         raise AlbertError(f"{where}: {key!r} must be a list; the keys are {joined(row)}.")
-    return row[key]
+    return value
 
 
 def _text(value: Any, what: str, where: str) -> str:
@@ -198,14 +204,15 @@ def _text(value: Any, what: str, where: str) -> str:
 
 
 def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
-    """Returns the correct option; null counts as absent."""
-    given = [row[key] for key in ("label", "answer") if row.get(key) is not None]
+    """Returns the correct option; null and an empty text count as absent."""
+    given = [row[key] for key in ("label", "answer") if row.get(key) not in (None, "")]
     if len(given) > 1:
         raise AlbertError(f"{where} has a 'label' and an 'answer'; give one of them.")
     value = given[0] if given else None
     letters = [letter(i) for i in range(choices)]
-    if value in letters:
-        return letters.index(value)
+    for names in (letters, [*map(str, range(choices))]):
+        if value in names:
+            return names.index(value)
     if value is not None and not (type(value) is int and 0 <= value < choices):
         raise AlbertError(
             f"{where}: the label {short_repr(value)} is not one of 0 to {choices - 1} or "

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.io.text_tables import read_examples
-from albert_tf.tasks.fine_tuned import FineTunedModel
+from albert_tf.io.text_tables import data_rows, read_examples
+from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
 from albert_tf.tasks.squad.task import SquadTask
-from albert_tf.tokenization.tokenizer import checked_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +72,9 @@ class QuestionAnswerer(FineTunedModel):
 
         Args:
           model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: questions: the path of a SQuAD file, or data in memory with the columns of
-            `row_questions`: question, context, answers. For 2.0, an evaluation also finds the
-            threshold.
+          train, eval: questions: the path of a file (see `read_squad`), or data in memory with the
+            columns of `row_questions`: question, context, answers. For 2.0, an evaluation also
+            finds the threshold.
           version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training
             question has none.
           **settings: also fields of SquadSpec.
@@ -92,18 +91,39 @@ class QuestionAnswerer(FineTunedModel):
         convert = functools.partial(row_questions, version=spec["version"])
         return read_examples(data, name, read, convert)
 
-    def answer(self, question: str, context: str) -> FoundAnswer:
-        """Returns the best answer to one question.
+    def answer(
+        self, question: str | Sequence[str], context: str | Sequence[str] | None = None
+    ) -> FoundAnswer | list[FoundAnswer]:
+        """Returns the best answer to a question, or those to several.
+
+        The answer to an empty context is "".
+
+        Args:
+          question: a question, or a list of them.
+          context: the text that may answer it; a list with the text for each question, or with
+            several texts for one.
 
         Raises:
-          AlbertError: the context has no text, or an argument is not a string.
+          AlbertError: an argument is neither a string nor a list, the lists differ in length, or
+            more than a tenth of their items are not strings.
         """
-        checked_text(question, "The question")
-        checked_text(context, "The context")
-        asked = Question("", question, context, (), False, "The text")
-        data = self.task.encode([asked], labelled=False)
-        answers = data.answers(data.outputs(self._predict), self.task.spec)
-        ((best, *_),), odds = answers.nbest.values(), answers.null_odds.get("")
-        answerable = odds is None or odds <= self.threshold
-        place = best["start"], best["end"]
-        return FoundAnswer(best["text"], best["probability"], *place, odds, answerable)
+        lists = [value for value in (question, context) if is_list(value)]
+        size = len(lists[0]) if lists else 1
+        if context is None and not size:
+            context = ""
+        columns = each_of(size, question=question, context=context)
+        found = self.answers(row_questions(data_rows(columns, "answer"), "2.0"))
+        return found if lists else found[0]
+
+    def answers(self, questions: Sequence[Question]) -> list[FoundAnswer]:
+        """Returns the best answer to each question."""
+        if not questions:
+            return []
+        data, outputs = self._outputs_of(questions)
+        answers, found = data.answers(outputs, self.task.spec), []
+        for name, (best, *_) in answers.nbest.items():
+            odds = answers.null_odds.get(name)
+            answerable = odds is None or odds <= self.threshold
+            place = best["start"], best["end"]
+            found.append(FoundAnswer(best["text"], best["probability"], *place, odds, answerable))
+        return found

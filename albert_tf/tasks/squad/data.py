@@ -17,13 +17,26 @@ from typing import Any, NamedTuple
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
-from albert_tf.io.text_tables import Rows
+from albert_tf.io.text_tables import Rows, file_rows, table_kind
 from albert_tf.settings import Settings, setting
 
 PREDICTIONS_FILE = "predictions.json"
 _NBEST_FILE = "nbest_predictions.json"
 _NULL_ODDS_FILE = "null_odds.json"
 FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
+_ANSWERS = (
+    "they must be texts, objects with 'text' and 'answer_start', or an object with lists of these, "
+    "of one length, and no text may be empty"
+)
+#: A letter, digit or sign on one, but not of scripts without spaces between words, or (in Hangul)
+#: before particles.
+_LETTER = (
+    "(?:[^\\W_\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff"
+    "\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+    "|[\u0300-\u036f\u0591-\u05c7\u0610-\u06ed\u0900-\u0963\u0966-\u0dff])"
+)
+#: A place inside a word, or inside a number such as 1.5.
+_INSIDE = rf"(?:(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d))"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +88,10 @@ class SquadSpec(Settings):
 
 
 class Answer(NamedTuple):
-    """A gold answer, not empty, and the character where it starts, according to the data."""
+    """A gold answer, not empty, and the character where it starts, if the data says so."""
 
     text: str
-    start: int
+    start: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +105,8 @@ class Question:
       answers: gold answers; none if the question is unanswerable or has no labels.
       is_impossible: the paragraph does not answer the question (2.0 only).
       where: its place and id, for errors.
+      problem: what is wrong with its row, such as "has no text 'context'"; without both texts, the
+        question and the context are empty.
     """
 
     id: str
@@ -100,6 +115,7 @@ class Question:
     answers: tuple[Answer, ...]
     is_impossible: bool
     where: str
+    problem: str = ""
 
 
 def version_of(questions: Iterable[Question]) -> str:
@@ -108,21 +124,21 @@ def version_of(questions: Iterable[Question]) -> str:
 
 
 def read_squad(path: str, *, version: str) -> list[Question]:
-    """Reads a SQuAD file, with or without answers.
+    """Reads a file in SQuAD's layout or, by `row_questions`, from a .jsonl, .csv or .tsv file.
 
     Version "2.0" allows unanswerable questions, and also reads files of 1.1.
 
     Raises:
-      AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout, or as
-        `row_questions`.
+      AlbertError: the file is missing, empty, or of another layout, or as `row_questions`.
     """
-    questions = row_questions(_file_rows(path), version)
+    rows = file_rows(path) if table_kind(path) else _file_rows(path, version)
+    questions = row_questions(rows, version)
     if not questions:
         raise AlbertError(f"{path} contains no questions.")
     return questions
 
 
-def _file_rows(path: str) -> Rows:
+def _file_rows(path: str, version: str) -> Rows:
     """Yields the questions of a SQuAD file as rows, each with its place."""
     content = files.read_object(path, "SQuAD file")
     for article, article_place in _objects(content, "data", f"{path}: "):
@@ -130,8 +146,8 @@ def _file_rows(path: str) -> Rows:
             for row, where in _objects(paragraph, "qas", f"{place}."):
                 if "id" not in row:
                     raise AlbertError(f"{where} lacks 'id'; it has {joined(row)}.")
-                # Here is_impossible says which questions have no answer; an empty list does not.
-                row["answers"] = row.get("answers") or None
+                if version == "1.1":  # Every question has an answer, which may be unknown.
+                    row["answers"] = row.get("answers") or None
                 yield where, {**row, "context": paragraph.get("context")}
 
 
@@ -150,29 +166,39 @@ def row_questions(rows: Rows, version: str) -> list[Question]:
     A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
     `is_impossible`. The answers are a text, a list of texts, SQuAD's list of objects with `text`
     and `answer_start`, or a dict of lists with these names, as in Hugging Face's data sets. A text
-    without a start is searched for in the context. An empty list means that the context does not
-    answer the question; None or no column, that the answers are unknown. Version "2.0" allows
-    unanswerable questions.
+    without a start is searched for in the context, see `answer_spans`. An empty list means that the
+    context does not answer the question, as does an `is_impossible` that is true; None, an empty
+    text or no column, that the answers are unknown. Version "2.0" allows unanswerable questions. A
+    malformed row is a question with a `problem`.
 
     Raises:
-      AlbertError: a row is malformed, an id occurs twice, or a question of 1.1 is unanswerable.
+      AlbertError: an id occurs twice, or a question of 1.1 is unanswerable.
     """
     questions: dict[str, Question] = {}
     contexts: dict[str, str] = {}
     for place, row in rows:
         id_ = str(row.get("id", len(questions)))
         where = f"{place} (question {id_})"
-        for name in ("question", "context"):
-            if not isinstance(row.get(name), str):
-                raise AlbertError(f"{where} has no text {name!r}; it has {joined(row)}.")
         answers, impossible = row.get("answers"), row.get("is_impossible")
-        found = () if answers is None else _answers(answers, where)
-        if impossible is None:
-            impossible = answers is not None and not found
-        if not isinstance(impossible, bool):
-            raise AlbertError(f"{where}: 'is_impossible' must be true or false.")
-        if impossible and found:
-            raise AlbertError(f"{where} has answers although it is marked is_impossible.")
+        if isinstance(impossible, str):  # In a table of texts.
+            impossible = {"true": True, "false": False, "": None}.get(
+                impossible.lower(), impossible
+            )
+        found, problem = () if answers in (None, "") else _answers(answers), ""
+        if found is None:
+            problem = f"has malformed answers; {_ANSWERS}: {short_repr(answers)}"
+        elif impossible is None:
+            impossible = answers not in (None, "") and not found
+        elif not isinstance(impossible, bool):
+            problem = f"has an 'is_impossible' that is not true or false: {short_repr(impossible)}"
+        elif impossible and found:
+            problem = "has answers although it is marked is_impossible"
+        question, context = row.get("question"), row.get("context")
+        for name, text in {"question": question, "context": context}.items():
+            if not isinstance(text, str):
+                problem, question, context = f"has no text {name!r}; it has {joined(row)}", "", ""
+        if problem:
+            found, impossible = (), False
         if impossible and version == "1.1":
             raise AlbertError(
                 f"{where} is unanswerable (is_impossible), which SQuAD 1.1 does not have; use "
@@ -180,58 +206,52 @@ def row_questions(rows: Rows, version: str) -> list[Question]:
             )
         if id_ in questions:
             raise AlbertError(f"{where}: the id occurs twice.")
-        context = contexts.setdefault(row["context"], row["context"])
-        questions[id_] = Question(id_, row["question"], context, found, impossible, where)
+        context = contexts.setdefault(context, context)
+        questions[id_] = Question(id_, question, context, found, impossible, where, problem)
     return list(questions.values())
 
 
-def _answers(value: Any, where: str) -> tuple[Answer, ...]:
-    """Returns the answers of a row; see `row_questions`."""
+def _answers(value: Any) -> tuple[Answer, ...] | None:
+    """Returns the answers of a row, None if they are malformed; see `row_questions`."""
     entries = [value] if isinstance(value, str) else value
     try:
         if isinstance(value, dict):
             texts, starts = value["text"], value.get("answer_start")
-            starts = [0] * len(texts) if starts is None else starts
+            starts = [None] * len(texts) if starts is None else starts
             if not isinstance(texts, list) or len(starts) != len(texts):
                 raise ValueError
             entries = list(zip(texts, starts))
         else:
-            entries = [(x, 0) if isinstance(x, str) else (x["text"], x["answer_start"])
+            entries = [(x, None) if isinstance(x, str) else (x["text"], x.get("answer_start"))
                        for x in entries]  # fmt: skip
         answers = tuple(Answer(*entry) for entry in entries)
-        if all(type(x.start) is int and x.text.strip() for x in answers):
-            return answers
+        valid = all(type(x.start) in (int, type(None)) and x.text.strip() for x in answers)
+        return answers if valid else None
     except (AttributeError, KeyError, TypeError, ValueError):
-        pass
-    raise AlbertError(
-        f"{where}: the answers must be texts, objects with 'text' and 'answer_start', or an object "
-        f"with lists of these, of one length; no text may be empty: {short_repr(value)}."
-    )
+        return None
 
 
-def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
-    """Finds an answer in the context; returns its characters [start, end).
+def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
+    """Finds an answer in a context; returns its possible characters [start, end), the best first.
 
-    If it is not where the file says, this is the nearest occurrence of the text, or else the
-    nearest one that differs only in case and white space.
-
-    Raises:
-      AlbertError: the context does not contain the answer.
+    An answer that is where the data says has only this place; not one at 0, which may stand for an
+    unknown start, that ends inside a word if there is another place. Others have the places where
+    their text is at the bounds of words, or else those of a text that differs in case and white
+    space, sorted by the distance to the start in the data, or to the beginning.
     """
-    context, text = question.context, answer.text.strip()
-    start = answer.start + answer.text.find(text)
-    if start >= 0 and context.startswith(text, start):
-        return start, start + len(text)
-    literal = re.escape(text)
+    text, start, exact = answer.text.strip(), 0, []
+    if answer.start is not None:
+        start = answer.start + answer.text.find(text)
+        if start >= 0 and context.startswith(text, start):
+            exact = [(start, start + len(text))]
+            if start or not re.compile(_INSIDE).match(context, len(text)):
+                return exact
     loose = r"\s+".join(map(re.escape, text.split()))
-    for pattern in (re.compile(literal), re.compile(loose, re.IGNORECASE)):
-        spans = [match.span() for match in pattern.finditer(context)]
-        if spans:
-            return min(spans, key=lambda span: abs(span[0] - start))
-    raise AlbertError(
-        f"{question.where}: the answer {short_repr(text)} is not in the context, neither at "
-        f"character {answer.start} nor elsewhere."
-    )
+    for pattern in (re.escape(text), f"(?i:{loose})"):
+        found = re.finditer(f"(?!{_INSIDE})(?=({pattern})(?!{_INSIDE}))", context)
+        if spans := [match.span(1) for match in found]:
+            return sorted(spans, key=lambda span: abs(span[0] - start))
+    return exact
 
 
 @dataclasses.dataclass(frozen=True)

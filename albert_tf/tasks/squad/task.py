@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
@@ -27,7 +28,7 @@ from albert_tf.modeling.question_answering import (
 )
 from albert_tf.settings import check_number
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
-from albert_tf.tasks.squad.data import Answers, Question, SquadSpec, answer_span, write_answers
+from albert_tf.tasks.squad.data import Answers, Question, SquadSpec, answer_spans, write_answers
 from albert_tf.tasks.squad.scoring import score_answers
 from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
@@ -41,14 +42,21 @@ if TYPE_CHECKING:
 THRESHOLDS_FILE = "thresholds.json"
 #: The columns of training windows.
 LABELS = ("start_positions", "end_positions")
+#: Questions with problems that are shown; all are in a file.
+_SHOWN = 3
 _SPAN_LOGITS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(eq=False)
 class QuestionSet(ExampleSet):
-    """Questions, whose sequences are windows of their contexts, in the order of `asked`."""
+    """Questions, whose sequences are windows of their contexts, in the order of `asked`.
+
+    `left_out` says which others the data has, and why they are left out; or, of questions without
+    labels, which have no context.
+    """
 
     asked: WindowedQuestions | None = None
+    left_out: Sequence[str] = ()
     _latest: tuple[object, Answers | None] = (None, None)
 
     def answers(self, outputs: Arrays, spec: SquadSpec) -> Answers:
@@ -65,12 +73,14 @@ class SquadTask(FineTuningTask):
     Attributes:
       threshold: for 2.0, null odds above which a question counts as unanswerable; None until an
         evaluation finds the best one.
+      left_out: of the training data; see QuestionSet.
     """
 
     name = "squad"
     spec_class = SquadSpec
     constant_answers: ClassVar = {"f1": "all_null_f1"}
     threshold: float | None = None
+    left_out: Sequence[str] = ()
 
     @property
     def best_metric(self) -> str:
@@ -118,19 +128,13 @@ class SquadTask(FineTuningTask):
         `end_positions` are the answer's first and last position in the window, and 0 ([CLS]) in a
         window without an answer.
 
+        Questions with a problem, without an answer, or (in training) with answers that are not in
+        the context are left out; without labels, none is, and the answer to an empty context is "".
+
         Raises:
-          AlbertError: a context has no text; in training and evaluation, a question has no answer;
-            in training, the context does not contain it.
+          AlbertError: more than a tenth of the questions would be left out, or lack a text.
         """
-        # Errors come before the tokenizer's work.
-        for question in examples if labelled else ():
-            if not (question.answers or question.is_impossible):
-                raise AlbertError(
-                    f"{question.where} has no answer, which training and evaluation need; use "
-                    "`do_predict` for questions whose answers are unknown."
-                )
-        if training:
-            spans = [answer_span(x, x.answers[0]) if x.answers else None for x in examples]
+        examples, spans, left_out, repeated = _usable(examples, labelled, training)
         asked = make_windows(examples, self.tokenizer, self.spec)
         number = len(asked.windows.question)
         rows, columns = np.arange(number), {}
@@ -143,11 +147,34 @@ class SquadTask(FineTuningTask):
         made = ((asked.sequence(row, self.tokenizer), first[row]) for row in rows)
         data = Sequences(made, self.tokenizer.pad_id, columns)
         summary = f"{len(examples):,} questions, {len(rows):,} windows"
-        if left_out := number - len(rows):
-            summary += f", {left_out:,} more without the answer left out"
+        if unused := number - len(rows):
+            summary += f", {unused:,} more without the answer left out"
+        notes = []
+        if asked.cut:
+            longest = self.spec.max_query_length
+            notes.append(f"{asked.cut:,} questions are longer than {longest} tokens and cut")
+        if repeated:
+            notes.append(
+                f"{repeated:,} answers without their right start occur several times; the nearest "
+                "place is taken, or the first"
+            )
+        if left_out:
+            what = 'lack a text and have the answer ""'
+            if labelled:
+                what = "are left out (left_out_*.txt in the output directory has all)"
+            notes.append("\n  ".join([f"{len(left_out):,} {what}, such as:", *left_out[:_SHOWN]]))
+        if training:
+            self.left_out = left_out
         answers = repr([(question.answers, question.is_impossible) for question in examples])
         identity = hashlib.sha256(answers.encode()).hexdigest()[:16]
-        return QuestionSet(examples, data, summary, identity, asked=asked)
+        return QuestionSet(
+            examples, data, summary, identity, notes=notes, asked=asked, left_out=left_out
+        )
+
+    def save_files(self, folder: str) -> None:
+        """See FineTuningTask; also lists the questions that are left out of the training."""
+        super().save_files(folder)
+        _write_left_out(folder, "train", self.left_out)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""
@@ -239,12 +266,59 @@ class SquadTask(FineTuningTask):
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
         if (threshold := self.answer_threshold) is not None:
             log.info(f"Threshold on the null odds: {threshold:.4f}.")
+        _write_left_out(folder.path, data.name, data.left_out)
         path = write_answers(folder.path, data.answers(outputs, self.spec), threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the loss and the share of correct spans."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
+
+
+def _usable(
+    examples: Sequence[Question], labelled: bool, training: bool
+) -> tuple[list[Question], list[tuple[int, int] | None], list[str], int]:
+    """Chooses the questions to encode; see `SquadTask.encode`.
+
+    Returns:
+      The questions; in training, the characters of each one's answer; what is wrong with others,
+      or, without labels, with some of them; and how many answers occur several times.
+    """
+    chosen, spans, wrong, repeated = [], [], [], 0
+    for question in examples:
+        found, problem = [None], question.problem
+        if not labelled:
+            problem = "" if question.context else problem
+        elif not (problem or question.answers or question.is_impossible):
+            problem = (
+                "has no answer, which training and evaluation need; use `do_predict` for questions "
+                "whose answers are unknown"
+            )
+        elif training and question.answers:
+            places = (answer_spans(question.context, answer) for answer in question.answers)
+            found = next(filter(None, places), [])
+            repeated += len(found) > 1
+            if not found:
+                text = short_repr(question.answers[0].text)
+                problem = f"has the answer {text}, which is not in the context as whole words"
+        if problem:
+            wrong.append(f"{question.where} {problem}.")
+        if not (problem and labelled):
+            chosen.append(question)
+            spans.append(found[0])
+    if len(wrong) * 10 > len(examples):
+        raise AlbertError(
+            f"{len(wrong):,} of {len(examples):,} questions cannot be used, and not more than a "
+            f"tenth are left out: {' '.join(wrong[:_SHOWN])}"
+        )
+    return chosen, spans, wrong, repeated
+
+
+def _write_left_out(folder: str, name: str, left_out: Sequence[str]) -> None:
+    """Lists what was left out of a data set in a file, if there is something, or was before."""
+    path = os.path.join(folder, f"left_out_{name}.txt")
+    if left_out or files.exists(path):
+        files.write_text(path, "".join(f"{line}\n" for line in left_out))
 
 
 def load_threshold(folder: RunFolder) -> float | None:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.tasks.squad.data import Answers, Question, SquadSpec
 from albert_tf.tokenization.sequences import join_segments
@@ -148,6 +147,7 @@ class WindowedQuestions:
         [start, end) of its context.
       contexts: int64 [Q, 2], the numbers [first, end) of the pieces of each question's context.
       windows: with NumPy arrays.
+      cut: how many questions were longer than max_query_length.
     """
 
     questions: Sequence[Question]
@@ -157,6 +157,7 @@ class WindowedQuestions:
     ends: np.ndarray
     contexts: np.ndarray
     windows: Windows
+    cut: int
 
     def sequence(self, window: int, tokenizer: Tokenizer) -> np.ndarray:
         """Returns the ids of `[CLS] question [SEP] pieces [SEP]`, int32 [length]."""
@@ -183,7 +184,8 @@ class WindowedQuestions:
         If no window holds a whole answer, those with the largest part of it are labelled with that.
         `spans` are the characters [start, end) of each question's answer; None without one.
         """
-        pieces = np.array([(-1, -1) if span is None else self.pieces(i, *span)
+        has_text = self.contexts[:, 0] < self.contexts[:, 1]
+        pieces = np.array([self.pieces(i, *span) if span and has_text[i] else (-1, -1)
                            for i, span in enumerate(spans)])  # fmt: skip
         question, begin, size, context_start = self.windows
         first = np.maximum(pieces[question, 0], begin)
@@ -198,11 +200,7 @@ class WindowedQuestions:
 def make_windows(
     questions: Sequence[Question], tokenizer: Tokenizer, spec: SquadSpec
 ) -> WindowedQuestions:
-    """Cuts the contexts of all questions into windows; tokenizes each context once.
-
-    Raises:
-      AlbertError: a context has no text.
-    """
+    """Cuts the contexts of all questions into windows; tokenizes each context once."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     # A few questions typed at the terminal need no progress display.
     silent = len(contexts) <= 256
@@ -215,16 +213,15 @@ def make_windows(
     numbers = {context: number for number, context in enumerate(contexts)}
     of = [numbers[question.context] for question in questions]
     starts, lengths = (np.cumsum(counts) - counts)[of], counts[of]
-    for question, length in zip(questions, lengths):
-        if not length:
-            raise AlbertError(f"{question.where}: the context contains no text.")
     queries = tokenizer.encode_batch([question.question for question in questions])
+    cut = sum(len(query) > spec.max_query_length for query in queries)
     queries = [query[: spec.max_query_length] for query in queries]
     with tf.device("CPU"):
         windows = cut_windows(starts, lengths, np.array([len(x) for x in queries]), spec)
     windows = Windows(*(column.numpy() for column in windows))
     bounds = np.stack([starts, starts + lengths], axis=1)
-    return WindowedQuestions(questions, queries, *np.concatenate(pieces, axis=1), bounds, windows)
+    columns = np.concatenate(pieces, axis=1)
+    return WindowedQuestions(questions, queries, *columns, bounds, windows, cut)
 
 
 def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) -> Answers:

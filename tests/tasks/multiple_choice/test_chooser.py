@@ -47,22 +47,29 @@ def test_the_choice_is_that_of_the_records(tokenizer):
     assert chosen.index == np.argmax(chosen.probabilities)
     assert chosen.option == options[chosen.index]
     assert np.ptp(chosen.probabilities) > 1e-3
-    assert len(MultipleChoice(task, model).choose(["w1", "w2"]).probabilities) == 2
+    chooser = MultipleChoice(task, model)
+    assert len(chooser.choose(["w1", "w2"]).probabilities) == 2
+    with pytest.warns(UserWarning, match="^Of 2 examples, the texts of 1 are cut"):
+        assert chooser.choose([options, options], "w9 _", [long, ""])[0].option == chosen.option
+    assert chooser.choose([]) == []
 
 
 @pytest.mark.slow
 def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     settings = {"train_step": 2, "max_seq_length": 16, "train_batch_size": 4}
-    trained_both_ways(run_race, MultipleChoice, tokenizer, tmp_path, ROWS, data, **settings)
+    trained_both_ways(run_race, MultipleChoice, tokenizer, tmp_path, ROWS, **settings)
+
+
+def test_the_training_questions_are_no_evaluation(tmp_path):
+    path = tmp_path / "copy.jsonl"
+    path.write_text("".join(f"{json.dumps({**row, 'id': str(row)})}\n" for row in ROWS[::-1]))
+    with pytest.raises(AlbertError, match="The 8 examples to evaluate on are the training ex"):
+        MultipleChoice.train("albert_tiny_books", ROWS, path, output_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"options": ["a"]}, "train row 1: 1 options, but the first question has 3"),
-        ({"label": 5}, "train row 1: the label 5 is not one of 0 to 2"),
         ({"label": None}, "train row 1: the answer is missing"),
         ({"options": "abc"}, "train row 1: 'options' must be a list"),
     ],
@@ -83,6 +90,8 @@ def test_wrong_options_are_refused(tokenizer):
         (("ab",), "The options must be a list of strings"),
         ((["a", "b"], 3), "The question must be a string"),
         ((["a", "b"], "", 3), "The context must be a string"),
+        (([["a", "b"]], ["c", "d"]), "There are 2 questions, not 1."),
+        (([["a", "b"], ["c"]],), "choose row 1: 1 options, but the first question has 2"),
     ):
         with pytest.raises(AlbertError, match=message):
             chooser.choose(*arguments)

@@ -7,8 +7,11 @@ Training in Python gives the model of run_squad.py.
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,25 +41,62 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
     assert found == [False, True, True]
 
 
+def test_lists_are_answered_each_or_one_text_for_all(config, tokenizer):
+    spec = SquadSpec("2.0", max_seq_length=32, max_query_length=2)
+    task = SquadTask(config, tokenizer, spec, 0.0)
+    answerer = QuestionAnswerer(task, task.build_model())
+    single = answerer.answer("a b", "c d e f")
+    assert answerer.answer([]) == answerer.answer([], []) == []
+    assert [x.text for x in answerer.answer(["a b"] * 2, "c d e f")] == [single.text] * 2
+    # An empty context, and in a few of many also none, has the answer "".
+    contexts = ["c d e f", "", "\u200b", *["c d e f"] * 30, float("nan")]
+    with pytest.warns(UserWarning, match="^Of 34 examples, 1 lack a text .*\n  answer row 33"):
+        found = answerer.answer("a b", contexts)
+    assert [answer.text for answer in found] == [single.text, "", "", *[single.text] * 30, ""]
+    with pytest.warns(UserWarning, match="^Of 1 examples, 1 questions are longer than 2"):
+        answerer.answer("a b c", "c d e f")
+    for given, message in (
+        ((["a"], ["b", "c"]), "There are 2 contexts, not 1."),
+        ((["a"],), "The context must be a string, not None"),
+        (("a", ["b", None]), "1 of 2 questions cannot be used.* answer row 1"),
+    ):
+        with pytest.raises(AlbertError, match=message):
+            answerer.answer(*given)
+
+
 @pytest.mark.slow
 def test_training_in_python_gives_the_model_of_the_script(tmp_path):
     tokenizer = write_tokenizer(tmp_path, WORDS)
-    content, data = squad_content("2.0", 8), tmp_path / "data.json"
-    data.write_text(json.dumps(content))
+    content = squad_content("2.0", 8)
     (paragraph,) = content["data"][0]["paragraphs"]
     rows = [{**qa, "context": paragraph["context"]} for qa in paragraph["qas"]]
     settings = {"version": "2.0", "train_step": 2, "max_seq_length": 32, "max_query_length": 4}
     python, script = trained_both_ways(
-        run_squad, QuestionAnswerer, tokenizer, tmp_path, rows, data, **settings
+        run_squad, QuestionAnswerer, tokenizer, tmp_path, rows, **settings
     )
     assert python.threshold == script.threshold
     assert python.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_trains_on_many_contexts(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from albert_tf import QuestionAnswerer\n"
+        "rows = [dict(question='a', context=f'b {i}', answers=f'{i}') for i in range(8300)]\n"
+        "settings = dict(output_dir='run', train_step=1, max_seq_length=16, max_query_length=4)\n"
+        "QuestionAnswerer.train('albert_tiny_books', rows, **settings)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    script = [sys.executable, "script.py"]
+    subprocess.run(script, cwd=tmp_path, env=environment, check=True, timeout=120)
+    assert (tmp_path / "run/task.json").exists()
 
 
 @pytest.mark.parametrize(
     ("data", "version", "message"),
     [
         ([{"question": "a"}], None, r"train row 0 \(question 0\) has no text 'context'; it has"),
+        ([{**ROW, "answers": "c d e f"}], None, "answer 'c d e f', which is not in the context"),
         ([], None, "The train data holds no examples"),
         ([ROW, {**ROW, "id": "0"}], None, r"question 0\): the id occurs twice"),
         ([{**ROW, "answers": []}], "1.1", "unanswerable .* use `version`=2.0"),

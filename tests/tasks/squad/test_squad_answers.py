@@ -123,14 +123,6 @@ def test_null_odds_are_the_smallest_of_the_windows(two_windows):
     assert extract(two_windows, outputs).null_odds == {"q1": -1.5}
 
 
-def test_a_span_starts_in_the_window_that_shows_most_around_it(two_windows):
-    assert two_windows.windows.first.tolist() == [0, 2]
-    # "c" is at the edge of the second window, where its score is higher.
-    scores = [logits(p5=1.0), logits(p3=9.0)]
-    best = extract(two_windows, span_outputs(scores, scores)).nbest["q1"][0]
-    assert (best["text"], best["score"]) == ("c", 2.0)
-
-
 def test_a_question_without_a_possible_span_is_not_answered(one_window):
     # The two best starts and ends: the ends come before the start in the context.
     outputs = span_outputs([logits(p0=9.0, p6=5.0)], [logits(p0=9.0, p3=5.0)], k=2)

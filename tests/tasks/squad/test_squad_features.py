@@ -18,12 +18,12 @@ def build(tokenizer):
     By default, windows have four pieces and begin every two.
     """
 
-    def build(questions, training=True, tokenizer=tokenizer, **settings):
+    def build(questions, training=True, tokenizer=tokenizer, labelled=False, **settings):
         lengths = {"max_seq_length": 8, "doc_stride": 2, "max_query_length": 1}
         spec = SquadSpec(**{"version": "1.1", **lengths, **settings})
         config = tiny_config(tokenizer.vocab_size, max_position_embeddings=512)
         task = SquadTask(config, tokenizer, spec)
-        data = task.encode(questions, labelled=training, training=training)
+        data = task.encode(questions, labelled=labelled or training, training=training)
         batch = data.source.batch(range(data.source.num_examples), spec.max_seq_length)
         return {name: value.numpy() for name, value in batch.items()}, data
 
@@ -81,14 +81,25 @@ def test_unanswerable_questions_point_at_cls(build, ask):
     assert labels(columns) == [(0, 0), (4, 4)]
 
 
-def test_training_data_without_or_with_a_wrong_answer_is_refused(build, ask):
-    wrong = dataclasses.replace(ask("a b", "a"), answers=(Answer("c", 1),))
-    for question, message in (
-        (ask("a b"), "q2 has no answer, which training"),
-        (wrong, "q1: the answer 'c' is"),
-    ):
-        with pytest.raises(AlbertError, match=message):
-            build([question])
+def test_unusable_questions_are_left_out_and_named_up_to_a_tenth(build, ask):
+    good = [ask("a cafe a b", "a b", question="j") for _ in range(54)]
+    changes = [{"answers": ()}, {"problem": "has no text 'context'; it has id", "context": ""}]
+    changes += [{"answers": (Answer("c", 1),)}, {"answers": (Answer("f", None),)}]
+    changes += [{"context": "", "answers": (Answer("a", 0),)}, {"context": "\u200b"}]
+    wrong = [dataclasses.replace(ask("a b", "a"), **change) for change in changes]
+    (columns, data), (expected, _) = build([*wrong, *good]), build(good)
+    assert all((columns[name] == expected[name]).all() for name in expected)
+    (note,) = data.notes
+    first, *shown = note.splitlines()
+    assert first == "6 are left out (left_out_*.txt in the output directory has all), such as:"
+    assert [line.strip() for line in shown] == data.left_out[:3]
+    assert data.left_out[2] == (
+        "data.json: question q57 has the answer 'c', which is not in the context as whole words."
+    )
+    with pytest.raises(AlbertError, match=r"^6 of 59 questions .* question q55 has no answer"):
+        build([*wrong, *good[1:]])
+    with pytest.raises(AlbertError, match="2 of 11 questions cannot be used"):
+        build([*wrong[:3], *good[:8]], training=False, labelled=True)
 
 
 @pytest.mark.realdata
