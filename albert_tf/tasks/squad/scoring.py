@@ -143,7 +143,10 @@ def find_best_thresholds(
         raise AlbertError(f"The null odds lack question {error.args[0]}.") from error
     except (OverflowError, TypeError, ValueError) as error:
         raise AlbertError(f"The null odds must be numbers: {short_repr(error, 200)}.") from error
-    order, result = np.argsort(odds, kind="stable"), {}
+    # Of equal odds, those that come first in the file do so here.
+    places = {name: place for place, name in enumerate(null_odds)}
+    order = np.lexsort([[places[question.id] for question in questions], odds])
+    result = {}
     odds = odds[order]
     for name, scores in columns.items():
         # The sum if the first k are answered; an unanswerable one is right until it is answered.
@@ -205,6 +208,9 @@ def define_flags() -> None:
 
 def _main(data: str, predictions: str) -> None:
     questions = read_squad(data, version="2.0")
+    for question in questions:
+        if question.problem:
+            raise AlbertError(f"{question.where} {question.problem}.")
     answers, version = files.read_object(predictions, "prediction file"), version_of(questions)
     scores = score(questions, answers, version=version)
     if FLAGS.null_odds:

@@ -95,43 +95,46 @@ def test_normalisation_and_word_overlap():
     assert f1("", "cat") == f1("the", "the") == 0
 
 
-def test_2_0_scores_by_kind(ask):
-    questions = [ask("x y", "x"), ask("x y", "y"), ask("x y", is_impossible=True)]
-    predictions = {"q1": "x", "q2": "x", "q3": "y"}
-    result = score(questions, predictions, version="2.0")
-    assert (result["exact"], result["total"]) == (pytest.approx(100 / 3), 3)
-    assert (result["HasAns_exact"], result["NoAns_exact"]) == (50.0, 0.0)
-    odds = {"q1": -5.0, "q2": 0.0, "q3": 5.0}
-    best = find_best_thresholds(questions, predictions, odds)
-    assert (best["best_f1"], best["best_f1_thresh"]) == (pytest.approx(200 / 3), -5.0)
-
-
 def f1_with(questions, predictions, odds, threshold):
     kept = {name: text if odds[name] <= threshold else "" for name, text in predictions.items()}
     return score(questions, kept, version="2.0")["f1"]
 
 
-def test_the_threshold_to_apply_gives_the_best_f1_of_all(ask):
-    rng = random.Random(3)
-    for _ in range(200):
+def official_best(questions, predictions, scores, odds):
+    """find_best_thresh of evaluate-v2.0.py: all of its algorithm."""
+    current = best = sum(not question.answers for question in questions)
+    threshold, by_id = 0.0, {question.id: question for question in questions}
+    for name in sorted(odds, key=lambda name: odds[name]):
+        if name in scores:
+            current += scores[name] if by_id[name].answers else -bool(predictions[name])
+        if current > best:
+            best, threshold = current, odds[name]
+    return 100.0 * best / len(scores), threshold
+
+
+def test_the_best_thresholds_at_ties_are_official_and_the_one_to_apply_is_the_best_of_all(ask):
+    rng, differ = random.Random(3), 0
+    for _ in range(300):
         questions = [
             ask("x y z", "x y") if rng.random() < 0.5 else ask("x y z", is_impossible=True)
-            for _ in range(8)
+            for _ in range(rng.randrange(1, 9))
         ]
         predictions = {q.id: rng.choice(["x", "x y", "z", ""]) for q in questions}
-        odds = {q.id: float(rng.randrange(5)) for q in questions}
-        threshold = find_best_thresholds(questions, predictions, odds)["null_threshold"]
+        ids = rng.sample([*predictions, "other"], len(questions) + 1)  # In any order.
+        odds = {name: float(rng.randrange(5)) for name in ids}
+        found = find_best_thresholds(questions, predictions, odds)
+        golds = {q.id: "x y" if q.answers else "" for q in questions}
+        exact = {name: float(predictions[name] == gold) for name, gold in golds.items()}
+        overlap = {k: f1(predictions[k], gold) if gold else exact[k] for k, gold in golds.items()}
+        for metric, scores in (("exact", exact), ("f1", overlap)):
+            best = official_best(questions, predictions, scores, odds)
+            assert (found[f"best_{metric}"], found[f"best_{metric}_thresh"]) == best
+        in_order = {name: odds[name] for name in predictions}
+        differ += find_best_thresholds(questions, predictions, in_order) != found
         best = max(f1_with(questions, predictions, odds, t) for t in range(-1, 6))
-        assert f1_with(questions, predictions, odds, threshold) == pytest.approx(best)
-        # The official one may separate equal odds, and so be better than any real threshold.
-        assert find_best_thresholds(questions, predictions, odds)["best_f1"] >= best - 1e-9
-
-
-def test_if_no_answer_is_best_the_threshold_is_below_all_odds(ask):
-    questions = [ask("x y", is_impossible=True), ask("x y", "x")]
-    predictions, odds = {"q1": "x", "q2": "y"}, {"q1": -3.0, "q2": -2.0}
-    best = find_best_thresholds(questions, predictions, odds)
-    assert best["best_f1_thresh"] == 0.0 and best["null_threshold"] < -3.0
+        applied = f1_with(questions, predictions, odds, found["null_threshold"])
+        assert applied == pytest.approx(best)
+    assert differ > 10
 
 
 def test_the_threshold_lies_between_the_odds_of_two_questions(ask):
