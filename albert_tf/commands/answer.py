@@ -1,14 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers a question about a text with a fine-tuned model.
+"""Answers questions about texts with a fine-tuned model.
 
   albert answer runs/squad "Who wrote it?" \\
     "It was written by Ada Lovelace in 1843."
   albert answer runs/squad "Who wrote it?" --input_file=article.txt --json
   albert answer runs/squad "Who wrote it?" < article.txt
+  albert answer runs/squad --input_file=questions.csv --json > answers.jsonl
 
 MODEL is the output directory of a fine-tuning run. Without TEXT, the text is
---input_file or standard input. In Python:
+--input_file or standard input. Without QUESTION, --input_file has questions:
+rows with the columns question, context and perhaps id (.csv, .tsv or .jsonl),
+or SQuAD's JSON. In Python:
 `albert_tf.QuestionAnswerer.load(MODEL).answer(question, text)`.
 """
 
@@ -26,28 +29,37 @@ from albert_tf.commands.common import (
     print_json,
     trained_folder,
 )
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.data import Question, read_squad
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "QUESTION", "[TEXT]")
+ARGUMENTS = ("MODEL", "[QUESTION]", "[TEXT]")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with the text.")
+    define_input_flag("File with the text, or with questions.")
     define_json_flag()
 
 
-def _main(path: str, question: str, *given: str) -> None:
+def _main(path: str, question: str | None = None, *given: str) -> None:
+    if question is None and not FLAGS.input_file:
+        raise AlbertError("QUESTION or --input_file is missing; see --help.")
     folder = trained_folder(path)
-    text = "\n".join(input_lines(given))
+    if question is None:
+        questions = read_squad(FLAGS.input_file, version="2.0")
+    else:
+        text = "\n".join(input_lines(given))
+        questions = [Question("", question, text, (), False, "The text")]
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.squad.answerer import QuestionAnswerer
 
-    found = QuestionAnswerer.load(folder).answer(question, text)
-    if FLAGS.json:
-        print_json(dataclasses.asdict(found))
-    else:
-        print(found.summary())
+    for asked, found in zip(questions, QuestionAnswerer.load(folder).answers(questions)):
+        row = {} if asked.question is question else {"id": asked.id, "question": asked.question}
+        if FLAGS.json:
+            print_json({**row, **dataclasses.asdict(found)})
+        else:
+            print(*[*row.values()][1:], found.summary(), sep="\n")
 
 
 def main() -> None:

@@ -4,9 +4,13 @@
 
   albert choose runs/race "red" "green" --question="Ada's kite is _ ." \\
     --context="Ada has a red kite."
+  albert choose runs/race --input_file=questions.jsonl --json > choices.jsonl
 
 MODEL is the output directory of a fine-tuning run. The options are printed
-with their probabilities, the most probable first. In Python:
+with their probabilities, the most probable first. Without OPTION, the
+questions are those of --input_file: rows with the columns options (in .csv
+and .tsv a JSON list), context, question and perhaps id; of each, the chosen
+option is printed. In Python:
 `albert_tf.MultipleChoice.load(MODEL).choose(options, …)`.
 """
 
@@ -15,26 +19,41 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
+from albert_tf.cli.flags import define_path
 from albert_tf.commands.common import define_json_flag, print_json, print_table, trained_folder
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.multiple_choice.data import read_questions
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "OPTION…")
+ARGUMENTS = ("MODEL", "[OPTION…]")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
     flags.DEFINE_string("question", None, 'The question, perhaps with a blank "_".')
     flags.DEFINE_string("context", None, "The text that the question is about.")
+    define_path("input_file", None, "File with questions, .jsonl, .csv or .tsv.")
     define_json_flag()
 
 
 def _main(path: str, *options: str) -> None:
+    question, context, file = FLAGS.question or "", FLAGS.context or "", FLAGS.input_file
+    if bool(file) == bool(options or question or context):
+        raise AlbertError("Give either OPTION… or --input_file with questions; see --help.")
     folder = trained_folder(path)
+    examples = read_questions(file) if file else []
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 
-    question, context = FLAGS.question or "", FLAGS.context or ""
-    choice = MultipleChoice.load(folder).choose(options, question, context)
+    model = MultipleChoice.load(folder)
+    for example, choice in zip(examples, model.choices(examples)):
+        if FLAGS.json:
+            print_json({"id": example.id, **choice._asdict()})
+        else:
+            print(f"{max(choice.probabilities):6.1%}  {choice.option}")
+    if file:
+        return
+    choice = model.choose(options, question, context)
     if FLAGS.json:
         print_json(choice._asdict())
         return

@@ -72,7 +72,7 @@ def test_pairs_are_two_arguments_or_a_line(albert, classifier):
     assert odd.returncode == single.returncode == 1
 
 
-def test_questions_are_answered(albert, fine_tuned):
+def test_questions_are_answered(albert, fine_tuned, tmp_path):
     folder = fine_tuned(SquadTask, SquadSpec("2.0", max_seq_length=32, max_query_length=8))
     context = "w3 w4 w5\nw6 w7 w8"
     expected = QuestionAnswerer.load(folder).answer("w1 w2", context)
@@ -81,9 +81,18 @@ def test_questions_are_answered(albert, fine_tuned):
     assert f"(probability {expected.probability:.3f}, characters " in done.stdout
     done = albert("answer", folder, "w1 w2", "--json", stdin=context.encode()).ok()
     assert json.loads(done.stdout) == dataclasses.asdict(expected)
+    (tmp_path / "rows.csv").write_text("id,question,context\na,w1 w2,w3 w4\nb,w1,\n")
+    found = QuestionAnswerer.load(folder).answer(["w1 w2", "w1"], ["w3 w4", ""])
+    assert found[0].text and not found[1].text
+    given = "answer", folder, f"--input_file={tmp_path / 'rows.csv'}"
+    summaries = [answer.summary() for answer in found]
+    assert albert(*given).ok().stdout == "w1 w2\n{}\nw1\n{}\n".format(*summaries)
+    first, second = json_lines(albert(*given, "--json").ok().stdout)
+    assert first == {"id": "a", "question": "w1 w2", **dataclasses.asdict(found[0])}
+    assert second["id"] == "b"
 
 
-def test_an_option_is_chosen(albert, fine_tuned):
+def test_an_option_is_chosen(albert, fine_tuned, tmp_path):
     folder = fine_tuned(MultipleChoiceTask, MultipleChoiceSpec(16, 6))
     expected = MultipleChoice.load(folder).choose(TEXTS, "w9 _", "w10 w11")
     given = ["choose", folder, *TEXTS, "--question=w9 _", "--context=w10 w11"]
@@ -92,6 +101,15 @@ def test_an_option_is_chosen(albert, fine_tuned):
     assert sorted(line.split(maxsplit=1)[1] for line in lines) == sorted(TEXTS)
     printed = json.loads(albert(*given, "--json").ok().stdout)
     assert printed == {**expected._asdict(), "probabilities": list(expected.probabilities)}
+    rows = [{"question": "w9 _", "context": "w10 w11", "options": x} for x in (TEXTS, TEXTS[::-1])]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = "choose", folder, f"--input_file={tmp_path / 'rows.jsonl'}"
+    line = f"{max(expected.probabilities):6.1%}  {expected.option}\n"
+    assert albert(*given).ok().stdout == line * 2
+    printed = json_lines(albert(*given, "--json").ok().stdout)
+    assert [(row["id"], row["index"]) for row in printed] == [
+        ("0", expected.index), ("1", len(TEXTS) - 1 - expected.index)
+    ]  # fmt: skip
     done = albert("choose", folder, "w1")
     assert (done.returncode, done.stderr) == (
         1,
@@ -104,9 +122,9 @@ def test_an_option_is_chosen(albert, fine_tuned):
     [
         (["classify", "albert_tiny_books", "x"], "albert_tiny_books does not exist; give the"),
         (["answer", "absent", "x", "y"], "absent does not exist; give the"),
-        (["answer", "absent"], "QUESTION is missing; see --help."),
+        (["answer", "absent"], "QUESTION or --input_file is missing; see --help."),
         (["answer", "absent", "x", "y", "z"], "unexpected argument 'z'; see --help."),
-        (["choose", "absent"], "OPTION is missing; see --help."),
+        (["choose", "absent"], "Give either OPTION… or --input_file with questions; see"),
     ],
 )
 def test_wrong_arguments_end_with_one_line(arguments, message, albert):
