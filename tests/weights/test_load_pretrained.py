@@ -121,17 +121,15 @@ def test_a_vocabulary_of_another_size_is_refused(tf1_tiny, tmp_path):
         albert_tf.load_pretrained(str(folder))
 
 
-def test_the_vocabulary_beside_the_weights_comes_before_those_of_the_folders_above(
-    grouped, tmp_path
-):
+def test_the_vocabulary_beside_the_weights_comes_before_that_of_the_run(grouped, tmp_path):
     size = grouped.config.vocab_size
-    path = write_model(tmp_path / "project" / "release", grouped, write_tf1)
-    for folder, piece in (("project", "x"), ("project/release", "y")):
+    path = write_model(tmp_path / "project" / "best", grouped, write_tf1)
+    for folder, piece in (("project", "x"), ("project/best", "y")):
         pieces = [*SPECIAL_PIECES, *(f"{piece}{i}" for i in range(size - len(SPECIAL_PIECES)))]
         (tmp_path / folder / "vocab.txt").write_text("\n".join(pieces))
     Tokenizer.from_file(str(tmp_path / "project" / "vocab.txt")).save(str(tmp_path / "project"))
     assert albert_tf.load_pretrained(path).tokenizer.id_to_piece(size - 1).startswith("y")
-    (tmp_path / "project" / "release" / "vocab.txt").unlink()
+    (tmp_path / "project" / "best" / "vocab.txt").unlink()
     assert albert_tf.load_pretrained(path).tokenizer.id_to_piece(size - 1).startswith("x")
 
 
