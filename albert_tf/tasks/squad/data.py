@@ -36,7 +36,7 @@ _LETTER = (
     "|[\u0300-\u036f\u0591-\u05c7\u0610-\u06ed\u0900-\u0963\u0966-\u0dff])"
 )
 #: A place inside a word, or inside a number such as 1.5.
-_INSIDE = rf"(?:(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d))"
+_INSIDE = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,12 +244,12 @@ def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
         start = answer.start + answer.text.find(text)
         if start >= 0 and context.startswith(text, start):
             exact = [(start, start + len(text))]
-            if start or not re.compile(_INSIDE).match(context, len(text)):
+            if start or not _INSIDE.match(context, len(text)):
                 return exact
     loose = r"\s+".join(map(re.escape, text.split()))
     for pattern in (re.escape(text), f"(?i:{loose})"):
-        found = re.finditer(f"(?!{_INSIDE})(?=({pattern})(?!{_INSIDE}))", context)
-        if spans := [match.span(1) for match in found]:
+        found = (match.span(1) for match in re.finditer(f"(?=({pattern}))", context))
+        if spans := [span for span in found if not any(_INSIDE.match(context, x) for x in span)]:
             return sorted(spans, key=lambda span: abs(span[0] - start))
     return exact
 
