@@ -22,6 +22,8 @@ _OTHER_NAMES = {
     "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
     "seed": ("random_seed",),
     "frozen": ("freeze",),
+    "text": ("text_column",),
+    "label": ("label_column",),
 }
 #: The flags that others need to have an effect; see `settings.setting`.
 _needs: dict[str, str] = {}

@@ -7,6 +7,7 @@ Other libraries' types are recognised by their methods, so none of them is impor
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -35,6 +36,8 @@ _Example = TypeVar("_Example")
 #: Attributes of data sets and frames, not of their columns.
 _OF_DATA_SETS = ("features", "itertuples", "to_dicts", "column_names", "as_numpy_iterator")
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
+#: A text that CSV quotes because there are quotes in it.
+_QUOTED = re.compile('"[^"]*(?:""[^"]*)+"')
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
 _LONGEST_FIELD = 1 << 30
 
@@ -185,9 +188,9 @@ def read_text_table(
 ) -> list[TextExample]:
     """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
 
-    TSV and CSV files begin with a line of column names. CSV fields may be quoted and then span
-    lines; for TSV see `read_tsv`. A JSON line is an object of strings, numbers or booleans. Blank
-    lines are skipped.
+    Or in .json, for a list of objects, .parquet or .xlsx; see `library_rows`. TSV and CSV files
+    begin with a line of column names. CSV fields may be quoted and then span lines; for TSV see
+    `read_tsv`. A JSON line is an object of strings, numbers or booleans. Blank lines are skipped.
 
     Args:
       path: path of the file.
@@ -200,19 +203,41 @@ def read_text_table(
       AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or
         repeats an ID.
     """
-    untyped = table_kind(path) != "jsonl"
-    examples = _examples(file_rows(path, header, skip_malformed), columns, untyped)
+    kind = table_kind(path)
+    rows = file_rows(path, header, skip_malformed)
+    examples = _examples(rows, columns, untyped=kind in ("tsv", "csv"))
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
+    if kind == "tsv":
+        _note_quotes(path, examples)
     return examples
+
+
+def _note_quotes(path: str, examples: Sequence[TextExample]) -> None:
+    """Warns if most of the texts with quotes look like cells of CSV."""
+    texts = (text for x in examples for text in (x.text, x.text_pair) if text and '"' in text)
+    kinds = collections.Counter(bool(_QUOTED.fullmatch(text)) for text in texts)
+    if kinds[True] > kinds[False]:
+        log.warning(
+            f"{path}: {kinds[True]:,} texts are quoted as in CSV, and are read with these quotes, "
+            "as in GLUE's files; save the table as .csv, or with quoting=csv.QUOTE_NONE."
+        )
 
 
 def file_rows(path: str, header: Sequence[str] = (), skip_malformed: bool = False) -> Rows:
     """Yields the rows of a table, those of CSV and TSV as texts; see `read_text_table`."""
     kind = table_kind(path)
+    if kind in ("parquet", "xlsx"):
+        return data_rows(library_rows(path), path)
+    if re.search(r"\.json(\.gz|\.bz2|\.xz)?$", path, re.IGNORECASE):
+        rows = parse_json("\n".join(read_lines(path, _LONGEST_FIELD)), path)
+        if not isinstance(rows, list):
+            raise AlbertError(f"{path} must hold a list of JSON objects.")
+        return data_rows(rows, path)
     if not kind:
         raise AlbertError(
-            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
+            f"{path} has an unknown format; its name should end in .tsv, .csv, .jsonl, .json, "
+            ".parquet or .xlsx."
         )
     if kind == "jsonl":
         rows = json_rows(path)
@@ -260,8 +285,9 @@ def _examples(rows: Rows, columns: TextColumns, untyped: bool = False) -> list[T
 
 
 def table_kind(path: str) -> str | None:
-    """Returns the kind of a table by its name: tsv, csv or jsonl; None if it has another one."""
-    found = re.search(r"\.(tsv|csv|jsonl)(\.gz|\.bz2|\.xz)?$", path, re.IGNORECASE)
+    """Returns the kind of a table, such as "tsv", by its name; None if it has another one."""
+    kinds = r"\.((?:tsv|csv|jsonl)(?=(?:\.gz|\.bz2|\.xz)?$)|(?:parquet|xlsx)$)"
+    found = re.search(kinds, path, re.IGNORECASE)
     return found and found[1].lower()
 
 
@@ -295,7 +321,9 @@ def library_rows(path: str) -> Iterator[dict[str, Any]]:
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}.")
+        # Of a name that nobody has chosen.
+        hint = f"; name one by `{column}`" if column in ("text", "label") else ""
+        raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}{hint}.")
     value = row[column]
     if isinstance(value, (str, bool, int, float)) and value not in (math.inf, -math.inf):
         try:

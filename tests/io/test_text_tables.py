@@ -75,7 +75,10 @@ BAD = {
     "a.tsv": [
         ("", "holds no examples"),
         ("text\n", "holds no examples"),
-        ("body\tlabel\nA\tB\n", ":2: there is no column 'text'; there are body, label."),
+        (
+            "body\tlabel\nA\tB\n",
+            ":2: there is no column 'text'; there are body, label; name one",
+        ),
         ("text\ttext\nA\tB\n", ":1: a column appears more than once among text, text."),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),
         ("text\nA\0\n", ":2: a NUL byte"),
@@ -88,11 +91,12 @@ BAD = {
     "a.jsonl": [
         ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
         ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
-        ('{"body": "A"}\n', ":1: there is no column 'text'; there are body."),
+        ('{"body": "A"}\n', ":1: there is no column 'text'; there are body; name"),
         ('{"text": NaN}\n', ":1: 'text' must be a string or a number, not None"),
         ('{"text": -Infinity}\n', ":1: 'text' must be a string or a number, not -inf"),
     ],
-    "a.xlsx": [("", "its name should end in .tsv, .csv or .jsonl")],
+    "a.json": [("{}", " must hold a list of JSON objects."), ("[3]", " row 0 must be a dict")],
+    "a.doc": [("", "its name should end in .tsv, .csv, .jsonl, .json, .parquet or .xlsx.")],
 }
 
 
@@ -200,7 +204,11 @@ def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
     table = importlib.import_module("pyarrow").Table.from_pylist(ROWS)
     assert [row for _, row in data_rows(table, "train")] == ROWS
     parquet.write_table(table, path := str(tmp_path / "a.parquet"))
-    assert [*library_rows(path)] == ROWS
+    (tmp_path / "a.json").write_text(json.dumps(ROWS))
+    for file in (path, str(tmp_path / "a.json")):
+        examples = read_text_table(file, TextColumns("text", label="label"))
+        assert [(e.text, e.label) for e in examples] == [("a b", 1), ("c", 0)]
+        assert examples[1].where == f"{file} row 1"
     (tmp_path / "b.parquet").write_text("text\nA\n")
     with pytest.raises(AlbertError, match=r"b\.parquet cannot be read: "):
         next(library_rows(str(tmp_path / "b.parquet")))
@@ -210,7 +218,17 @@ def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
 def test_a_package_that_is_not_installed_is_named(tmp_path):
     path = write(tmp_path / "a.xlsx", "")
     with pytest.raises(AlbertError, match=r"a\.xlsx needs the package openpyxl: pip install"):
-        next(library_rows(path))
+        read_text_table(path, TextColumns("text"))
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [('"He said ""no"""', True), ('"Whole"', False), ('"Stop", he said', False)],
+)
+def test_quotes_of_csv_in_a_tsv_file_are_kept_with_a_warning(text, warns, tmp_path, capsys):
+    path = write(tmp_path / "a.tsv", f"text\n{text}\nPlain.\n")
+    assert read_text_table(path, TextColumns("text"))[0].text == text
+    assert ("save the table as .csv" in capsys.readouterr().err) == warns
 
 
 def test_the_names_of_class_labels_replace_their_numbers():
