@@ -51,7 +51,8 @@ def inputs():
     for path in (DEMO / "books/train").glob("d*.txt"):
         files.write_text(f"{ROOT}/books/{path.name}", path.read_text("utf-8")[:40_000])
     for part in ("train", "dev"):
-        lines = (DEMO / "authors" / f"{part}.tsv").read_text("utf-8").splitlines()[:40]
+        table = DEMO.parents[1] / f"albert_tf/sample_data/{part}.tsv"
+        lines = table.read_text("utf-8").splitlines()[:40]
         files.write_text(f"{ROOT}/authors/{part}.tsv", "\n".join(lines) + "\n")
     CONFIG.to_json(f"{ROOT}/config.json")
     yield

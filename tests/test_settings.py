@@ -82,11 +82,3 @@ def test_flags_of_settings_give_only_what_was_given(monkeypatch):
     assert given == {"size": 0, "kind": True, "folder": "/home/me/x", "quiet": True}
     with parsed_flags(lambda: define_settings(MoreOptions, without=["rate"])):
         assert given_settings(MoreOptions) == {}
-
-
-def test_a_subclass_may_have_another_default():
-    assert (Options().size, MoreOptions().size) == (3, 5)
-    field = MoreOptions.__dataclass_fields__["size"].metadata
-    assert field["help"] == "A size. Source: Lan et al., 2020. Larger here."
-    with pytest.raises(AlbertError, match="from 1 to 9"):
-        MoreOptions(size=10)

@@ -131,7 +131,7 @@ def fine_tune(
     spec = eval_specs[0] if eval_specs else None
     log.info(
         f"Fine-tuning for {max_steps:,} steps of {config.train_batch_size} "
-        f"({passes / data.source.num_examples:.3g} passes), "
+        f"({passes / data.source.num_examples:.2f} passes), "
         f"{config.num_warmup_steps:,} warm-up, learning rate {config.learning_rate:g}."
     )
     # A single evaluation, at the end, selects nothing, and `report` makes it anyway.

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of the library."""
 
-import logging
+import io
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.log import log
+from albert_tf.io.log import log, show
 
 
 def test_messages_are_shown_like_output_and_warnings_on_standard_error(capsys):
@@ -14,11 +14,10 @@ def test_messages_are_shown_like_output_and_warnings_on_standard_error(capsys):
     assert capsys.readouterr() == ("100% done\n", "one sentence.\n")
 
 
-def test_a_program_can_silence_messages(capsys):
-    logger = logging.getLogger("albert_tf")
-    logger.setLevel(logging.WARNING)
-    try:
-        log.info("done")
-    finally:
-        logger.setLevel(logging.INFO)
-    assert capsys.readouterr() == ("", "")
+def test_lines_fit_a_terminal_and_stay_whole_in_files():
+    text, path = "word " * 30 + "end.", f"{'folder/' * 15}file"
+    for stream, longest in ((io.StringIO(), 154), (terminal := io.StringIO(), 79)):
+        terminal.isatty = lambda: True
+        show(f"{text}\n{path}", stream)
+        *lines, last = stream.getvalue().splitlines()
+        assert (max(map(len, lines)), last) == (longest, path)

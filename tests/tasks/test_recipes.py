@@ -36,7 +36,7 @@ def parsed(monkeypatch):
         ("custom", 10, [], 7, 1, 1),  # 20 passes.
         ("custom", 3000, [], 500, 50, 50),
         ("custom", 200_000, [], 18_750, 1875, 1875),  # 3 passes.
-        ("custom", 3000, ["--num_train_epochs=2", "--eval_every_steps=7"], 188, 19, 7),
+        ("custom", 3000, ["--num_train_epochs=2", "--warmup_step=3"], 188, 3, 19),
         ("race", 87_000, [], 12_000, 1000, 1000),
         ("race", 87_866, ["--train_step=60"], 60, 5, 1000),
         ("squad1.1", 87_599, [], 3650, 365, None),
@@ -61,14 +61,6 @@ def test_given_flags_override_the_recipe_even_at_their_default(parsed):
     settings = parsed(RECIPE, "--learning_rate=3e-5", "--train_batch_size=32")
     run = settings.for_data(10, 10)
     assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (3e-5, 200, 32)
-
-
-def test_warm_up_keeps_the_recipes_proportion_when_the_steps_change(parsed):
-    settings = parsed(RECIPE, "--num_train_epochs=2")
-    run = settings.for_data(1000, 1000)
-    assert (run.train_step, run.num_warmup_steps) == (125, 31)
-    config = parsed(RECIPE, "--train_step=100", "--warmup_step=3")
-    assert config.for_data(1000, 1000).num_warmup_steps == 3
 
 
 def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
