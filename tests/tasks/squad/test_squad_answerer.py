@@ -88,7 +88,7 @@ def test_a_script_without_a_main_guard_trains_on_many_contexts(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     script = [sys.executable, "script.py"]
-    subprocess.run(script, cwd=tmp_path, env=environment, check=True, timeout=120)
+    subprocess.run(script, cwd=tmp_path, env=environment, check=True, timeout=240)
     assert (tmp_path / "run/task.json").exists()
 
 
