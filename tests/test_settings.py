@@ -78,7 +78,7 @@ def test_flags_of_settings_give_only_what_was_given(monkeypatch):
     arguments = ("--size=0", "--sort=true", "--folder=~/x", "--quiet")
     with parsed_flags(lambda: define_settings(MoreOptions), *arguments):
         given = given_settings(MoreOptions)
-        assert name_flags("`size` and `inner`") == "--size and inner"
+        assert name_flags("`size`, `inner`, `do_eval`") == "--size, inner, --do_eval"
     assert given == {"size": 0, "kind": True, "folder": "/home/me/x", "quiet": True}
     with parsed_flags(lambda: define_settings(MoreOptions, without=["rate"])):
         assert given_settings(MoreOptions) == {}

@@ -148,6 +148,8 @@ def name_flags(text: str) -> str:
 
     def flag(match: re.Match[str]) -> str:
         names = _OTHER_NAMES.get(match[1], (match[1],))
-        return next((f"--{name}" for name in names if name in FLAGS), match[1])
+        # Commands that use a model name what the scripts do.
+        dashes = "--" * match[1].startswith("do_")
+        return next((f"--{name}" for name in names if name in FLAGS), dashes + match[1])
 
     return re.sub(r"`(\w+)`", flag, text)
