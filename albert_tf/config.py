@@ -195,15 +195,23 @@ class AlbertConfig(Settings):
             )
 
     def check_vocabulary(self, size: int, which: str) -> None:
-        """Raises AlbertError if the size of a vocabulary is not the model's.
+        """Raises AlbertError if the model has not the rows of a vocabulary of that size.
 
-        `which` continues "The vocabulary" in the error, such as "in runs/base".
+        It may have some more, see `has_rows_of`. `which` continues "The vocabulary" in the error,
+        such as "in runs/base".
         """
-        if size != self.vocab_size:
+        if not self.has_rows_of(size):
             raise AlbertError(
                 f"The vocabulary {which} has {size} pieces, but the model vocab_size="
                 f"{self.vocab_size}; use the checkpoint's own vocabulary."
             )
+
+    def has_rows_of(self, size: int) -> bool:
+        """Returns whether vocab_size is the size of a vocabulary, or padded as other programs do.
+
+        They add rows up to a multiple of a power of two, which are of no piece.
+        """
+        return any(-(-size // step) * step == self.vocab_size for step in (1, 8, 16, 32, 64, 128))
 
     def attention_group(self, layer: int) -> int:
         """Returns the group whose attention weights `layer` uses."""

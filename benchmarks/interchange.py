@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that models convert to and from transformers with unchanged outputs.
+"""Checks that models convert to and from transformers, and to keras-hub, with unchanged outputs.
 
   python -m benchmarks.interchange --spm_model_file=30k-clean.model \\
-    --transformers_python=.venv-peers/torch/bin/python
+    --transformers_python=.venv-peers/torch/bin/python --keras_hub_python=…
 
-transformers runs in an environment of its own (benchmarks/README.md). Prints a table; exits with
-status 1 if a check failed.
+These run in environments of their own (benchmarks/README.md). Prints a table; exits with status 1
+if a check failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.conversion import convert
-from benchmarks.interchange_peers import TRANSFORMERS_MODELS
+from benchmarks.interchange_peers import TRANSFORMERS_MODELS, probe_inputs
 
 #: Of float32 outputs, relative to values above 1 and absolute below.
 TOLERANCE = 1e-5
@@ -61,6 +61,7 @@ def define_flags() -> None:
     """Defines the flags."""
     define_path("spm_model_file", None, "SentencePiece model of 30000.", required=True)
     define_path("transformers_python", None, "Python with transformers.", required=True)
+    define_path("keras_hub_python", None, "Python with keras-hub; without it, it is left out.")
 
 
 class OurModel:
@@ -193,11 +194,21 @@ def check_tf1_release(checks: Checks, python: str, folder: str) -> None:
 
 
 def check_tokenizers(checks: Checks, python: str, folder: str, ours: OurModel) -> None:
-    """The tokenizers of transformers, from the folder that is written for it."""
-    convert(ours.folder, "hf", folder)
+    """The tokenizer of transformers, from the folder that is written for it."""
     run_peer(python, "tokenize_transformers", folder, ours.texts_file, f"{folder}/ids.json")
-    for kind, ids in files.read_json(f"{folder}/ids.json", "ids").items():
-        checks.compare_ids(f"ours → transformers: {kind}", ours, ids)
+    checks.compare_ids("ours → transformers", ours, files.read_json(f"{folder}/ids.json", "ids"))
+
+
+def check_keras_hub(checks: Checks, python: str, folder: str, ours: OurModel) -> None:
+    """keras-hub's encoder and tokenizer, from the folder that is written for transformers."""
+    inputs = probe_inputs(CONFIG.vocab_size, 24)
+    given, found, ids = (f"{folder}/{name}" for name in ("inputs.npz", "outputs.npz", "ids.json"))
+    np.savez(given, **inputs)
+    run_peer(python, "run_keras_hub", folder, given, found, ours.texts_file, ids)
+    del inputs["masked_lm_positions"]
+    wanted, outputs = our_outputs(ours.model, inputs), dict(np.load(found))
+    checks.compare("ours → keras-hub: encoder", outputs, {name: wanted[name] for name in outputs})
+    checks.compare_ids("ours → keras-hub: tokenizer", ours, files.read_json(ids, "ids"))
 
 
 def _main() -> None:
@@ -208,7 +219,11 @@ def _main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_transformers(checks, python, f"{folder}/models")
         ours = OurModel(f"{folder}/ours", FLAGS.spm_model_file)
-        check_tokenizers(checks, python, f"{folder}/tokenizers", ours)
+        convert(ours.folder, "hf", f"{folder}/hf")
+        check_tokenizers(checks, python, f"{folder}/hf", ours)
+        if python := FLAGS.keras_hub_python:
+            checks.add(f"**{run_peer(python, 'describe', 'keras-hub', 'keras')}**", "", None)
+            check_keras_hub(checks, python, f"{folder}/hf", ours)
     sys.exit(checks.failures > 0)
 
 

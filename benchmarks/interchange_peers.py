@@ -132,20 +132,26 @@ def describe(*packages: str) -> None:
 
 
 def tokenize_transformers(folder: str, texts: str, ids: str) -> None:
-    """Ids of texts by each of the library's tokenizers, as JSON by class."""
+    """Ids of texts by the library's tokenizer, as JSON."""
     import transformers
 
-    with open(texts, encoding="utf-8") as file:
-        lines = json.load(file)
-    found = {}
-    for kind in ("AlbertTokenizer", "AlbertTokenizerFast"):
-        tokenizer = getattr(transformers, kind).from_pretrained(folder)
-        # Since transformers 5, both are one class.
-        found[type(tokenizer).__name__] = [
-            tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines
-        ]
-    with open(ids, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with open(texts, encoding="utf-8") as file, open(ids, "w", encoding="utf-8") as output:
+        json.dump(tokenizer(json.load(file), add_special_tokens=False)["input_ids"], output)
+
+
+def run_keras_hub(folder: str, inputs: str, outputs: str, texts: str, ids: str) -> None:
+    """Outputs of the encoder in a folder, and the ids of texts, as JSON."""
+    import keras_hub
+
+    backbone = keras_hub.models.AlbertBackbone.from_preset(folder)
+    tokenizer = keras_hub.models.AlbertTokenizer.from_preset(folder)
+    names = {"token_ids": "word_ids", "padding_mask": "mask", "segment_ids": "type_ids"}
+    with np.load(inputs) as given:
+        found = backbone({theirs: given[f"input_{ours}"] for theirs, ours in names.items()})
+    np.savez(outputs, **{name: np.asarray(value) for name, value in found.items()})
+    with open(texts, encoding="utf-8") as file, open(ids, "w", encoding="utf-8") as output:
+        json.dump([np.asarray(tokenizer(line)).tolist() for line in json.load(file)], output)
 
 
 if __name__ == "__main__":

@@ -140,8 +140,10 @@ def test_the_page_about_exports_runs(tmp_path, monkeypatch):
     if not importlib.util.find_spec("ai_edge_litert"):
         module = "from tensorflow.lite.python.interpreter"
         text = replaced(text, {"from ai_edge_litert.interpreter": module})
-    names, _ = run_python_blocks(text, given)
-    assert np.isfinite(names["pooled"]).all() and names["pooled"].shape == (1, 16)
+    pytest.importorskip("tokenizers")
+    names, printed = run_python_blocks(text, given)
+    assert printed.splitlines()[-1] in (tmp_path / "exports/onnx/labels.txt").read_text()
+    assert len(names["probabilities"][0]) > 1
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ Use a preprocessor outside a distribution strategy's scope, for example in tf.da
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +35,7 @@ from albert_tf.export.saved_model import (
     strings,
 )
 from albert_tf.export.self_check import Probe, as_bytes, text_batches
+from albert_tf.io.files import json_bytes
 from albert_tf.modeling.encoder import INPUTS, AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -159,11 +159,6 @@ def _encoder_probes(encoder: AlbertEncoder, heads: AlbertPretrainer | None) -> l
                 logits = f"{name}_logits"
                 probes.append(Probe(taken, {logits: outputs[logits]}, name))
     return probes
-
-
-def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """Returns a value as JSON."""
-    return json.dumps(value, indent=2, sort_keys=True).encode()
 
 
 def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:

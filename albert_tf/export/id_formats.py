@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import json_bytes, probe_batches
+from albert_tf.export.hub import probe_batches
 from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import (
     INT8,
@@ -30,9 +30,10 @@ from albert_tf.export.saved_model import (
     serving_signature,
 )
 from albert_tf.export.self_check import Probe
+from albert_tf.huggingface.tokenizer import tokenizer_files
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 
 TFLITE, ONNX = "tflite", "onnx"
@@ -77,7 +78,7 @@ def ids_export(
     file_format: str = TFLITE,
     precision: str = FLOAT32,
 ) -> Export:
-    """Returns the export of a function of token ids, with the vocabulary and the labels.
+    """Returns the export of a function of token ids, with Hugging Face's tokenizer and the labels.
 
     It takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S].
 
@@ -101,7 +102,7 @@ def ids_export(
         content = _to_onnx(serve)
     else:
         content = _to_lite(serve, model, precision)
-    spec, lines = tokenizer.spec, "".join(f"{label}\n" for label in labels)
+    lines = "".join(f"{label}\n" for label in labels)
     return Export(
         Kind(f"{title} for {_TITLES[file_format]}", _EXAMPLES[file_format]),
         None,
@@ -109,8 +110,7 @@ def ids_export(
         [Probe(batch, arrays(function(batch, False))) for batch in probe_batches(model.config)],
         files={
             f"model.{file_format}": content,
-            spec.model_file: tokenizer.data,
-            SPEC_FILE: json_bytes(spec.to_dict()),
+            **tokenizer_files(tokenizer, model.config.max_position_embeddings),
             **({"labels.txt": lines.encode()} if labels else {}),
         },
         precision=precision,

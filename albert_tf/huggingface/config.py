@@ -60,7 +60,7 @@ def read_config(path: str) -> AlbertConfig:
 
 
 def config_values(config: AlbertConfig) -> dict[str, Any]:
-    """Returns the content of config.json, without the ids of special pieces.
+    """Returns the content of config.json, without the class and the ids of special pieces.
 
     The parameter_sharing is "all"; see AlbertConfig.shared_by_groups.
 
@@ -72,7 +72,6 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
     activations = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
     return {
         **{key: values[key] for key in _SAME_KEYS},
-        "architectures": ["AlbertForPreTraining"],
         "classifier_dropout_prob": 0.1,  # As in the TF1 release's classifier.
         "hidden_act": activations[config.hidden_act],
         "layer_norm_eps": LAYER_NORM_EPSILON,

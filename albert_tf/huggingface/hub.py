@@ -13,7 +13,16 @@ import importlib.util
 import os
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.huggingface import CONFIG, TOKENIZER_CONFIG, TORCH_WEIGHTS, VOCABULARIES, WEIGHTS
+from albert_tf.huggingface import (
+    ADDED_TOKENS,
+    CONFIG,
+    INDEX,
+    PARTS,
+    TOKENIZER_CONFIG,
+    TORCH_WEIGHTS,
+    VOCABULARIES,
+    WEIGHTS,
+)
 
 
 @functools.cache
@@ -29,22 +38,25 @@ def snapshot(model: str, weights: bool = True) -> str:
       AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a
         token, it has no weights that can be read safely, or Hugging Face cannot be reached.
     """
-    folder = _download(model, [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, *[WEIGHTS] * weights])
+    names = [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, ADDED_TOKENS]
+    safe = [WEIGHTS, f"{WEIGHTS}{INDEX}", PARTS[0]]
+    folder = _download(model, [*names, *safe] if weights else names)
     if not os.path.exists(os.path.join(folder, CONFIG)):
         raise AlbertError(f"{model} on Hugging Face is no model: it has no {CONFIG}.")
-    if weights and not os.path.exists(os.path.join(folder, WEIGHTS)):
+    if weights and not any(os.path.exists(os.path.join(folder, name)) for name in safe[:2]):
         if importlib.util.find_spec("torch") is None:
             raise AlbertError(
                 f"{model} on Hugging Face has no {WEIGHTS}. Its {TORCH_WEIGHTS}, if it has one, is "
                 "a pickle, which only PyTorch can read safely: install torch>=2.6."
             )
         # At the same commit, even if a new version is uploaded meanwhile.
-        _download(f"{model.partition('@')[0]}@{os.path.basename(folder)}", [TORCH_WEIGHTS])
+        names = [TORCH_WEIGHTS, f"{TORCH_WEIGHTS}{INDEX}", PARTS[1]]
+        _download(f"{model.partition('@')[0]}@{os.path.basename(folder)}", names)
     return folder
 
 
 def _download(model: str, names: list[str]) -> str:
-    """Returns the folder in the cache with those of the named files that the model has."""
+    """Returns the folder in the cache with the model's files of these names or patterns."""
     try:
         from huggingface_hub import errors, snapshot_download
     except ImportError as error:

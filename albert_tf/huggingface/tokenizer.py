@@ -16,12 +16,15 @@ with.
 from __future__ import annotations
 
 import base64
+import functools
 import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError
 
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface import TOKENIZER_CONFIG, VOCABULARIES
+from albert_tf.huggingface import ADDED_TOKENS, TOKENIZER_CONFIG, VOCABULARIES
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.sentencepiece_proto import ModelProto
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 *VOCABULARY_FILES, _PIPELINE = VOCABULARIES
 #: What our writer and Hugging Face's converter subtract from the scores of pieces such as "9,",
 #: which the release splits; every other segmentation then scores higher.
-_LOWERED, _THEIR_LOWERED = 1000.0, 100.0
+LOWERED, _THEIR_LOWERED = 1000.0, 100.0
+_T = TypeVar("_T")
 #: The steps of a SentencePiece model's tokenizer. Hugging Face adds replacements that the release's
 #: does not make: of quotes in the style of LaTeX, and of spaces, which are collapsed anyway.
 _NEEDED = {"NFKD", "Metaspace"}
@@ -60,25 +64,42 @@ def is_pipeline(values: object) -> bool:
 
 
 def read_vocabulary_file(path: str) -> VocabularyFile:
-    """Reads a vocabulary; spiece.model or vocab.txt with the tokenizer_config.json beside it.
+    """Reads a vocabulary with the settings and the added tokens in the files beside it, if any.
+
+    These are tokenizer_config.json, added_tokens.json and tokenizer.json, ours (if it is of this
+    file) or Hugging Face's.
 
     Raises:
       AlbertError: one of the files cannot be read, or a setting is not true, false or null.
     """
-    options: dict[str, Any] = {}
     folder, name = os.path.split(path)
-    options_file = os.path.join(folder, TOKENIZER_CONFIG)
-    if name in VOCABULARY_FILES and files.exists(options_file):
-        options = files.read_object(options_file, "tokenizer configuration")
+
+    def beside(name: str, what: str) -> dict[str, Any]:
+        file = os.path.join(folder, name)
+        return files.read_object(file, what) if files.exists(file) else {}
+
+    values, options = beside(_PIPELINE, "tokenizer spec"), {}
+    if is_pipeline(values) and name in VOCABULARY_FILES:
+        options = _checked(_settings, values, os.path.join(folder, _PIPELINE))
+    elif values.get("model_file") == name:
+        strip = values.get("strip_accents")
+        options = {"strip_accents": strip, "keep_accents": not strip}
+        options["do_lower_case"] = values.get("lower_case")
+    data, added = files.read_bytes(path, "vocabulary"), {}
+    if name in VOCABULARY_FILES:
+        given = beside(TOKENIZER_CONFIG, "tokenizer configuration")
+        options.update((key, value) for key, value in given.items() if value is not None)
+        if path.endswith(".model"):
+            added = _checked(_added_tokens, (given, beside(ADDED_TOKENS, "added tokens")), path)
     lower_case, keep, strip = map(options.get, ("do_lower_case", "keep_accents", "strip_accents"))
     if not {type(lower_case), type(keep), type(strip)} <= {bool, type(None)}:
         raise AlbertError(
-            f"{options_file}: do_lower_case, keep_accents and strip_accents must be true, false or "
-            "null."
+            f"{os.path.join(folder, TOKENIZER_CONFIG)}: do_lower_case, keep_accents and "
+            "strip_accents must be true, false or null."
         )
     if path.endswith(".model"):
         strip = not keep
-    data = files.read_bytes(path, "vocabulary")
+    data = _checked(functools.partial(_with_symbols, data), added, path)
     return VocabularyFile(name, data, lower_case is not False, strip)
 
 
@@ -88,15 +109,12 @@ def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
     Raises:
       AlbertError: it is damaged, or not a tokenizer of an ALBERT.
     """
+    return _checked(_read_pipeline, values, source)
+
+
+def _checked(read: Callable[[Any, str], _T], values: Any, source: str) -> _T:
+    """Calls `read(values, source)`; errors about the form of the values become sentences."""
     try:
-        kind = values["model"].get("type")
-        read = {"Unigram": _sentencepiece, "WordPiece": _wordpiece}.get(kind)
-        if read is None:
-            raise _unlike(source, f"a model of the type {short_repr(kind)}")
-        size = len(values["model"]["vocab"])
-        beyond = [token["id"] for token in values["added_tokens"] if not 0 <= token["id"] < size]
-        if beyond:
-            raise _unlike(source, f"an added token {beyond[0]} beside its {size} pieces")
         return read(values, source)
     except AlbertError:
         raise
@@ -104,6 +122,50 @@ def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
         raise AlbertError(
             f"{source} is damaged ({type(error).__name__}: {error}); get it again."
         ) from error
+
+
+def _read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
+    kind = values["model"].get("type")
+    read = {"Unigram": _sentencepiece, "WordPiece": _wordpiece}.get(kind)
+    if read is None:
+        raise _unlike(source, f"a model of the type {short_repr(kind)}")
+    return read(values, source)
+
+
+def _settings(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+    """Returns the settings of a pipeline by their names in tokenizer_config.json."""
+    steps = dict(_steps(values["normalizer"]))
+    if bert := steps.get("BertNormalizer"):
+        return {"do_lower_case": bert["lowercase"], "strip_accents": bert["strip_accents"]}
+    return {"do_lower_case": "Lowercase" in steps, "keep_accents": "StripAccents" not in steps}
+
+
+def _added_tokens(given: tuple[Mapping[str, Any], Mapping[str, int]], _: str) -> dict[int, str]:
+    """Returns tokens by id of tokenizer_config.json and of added_tokens.json."""
+    config, added = given
+    listed = config.get("added_tokens_decoder") or {}
+    tokens = {int(i): token["content"] for i, token in listed.items()}
+    return {**{int(i): token for token, i in added.items()}, **tokens}
+
+
+def _with_symbols(data: bytes, tokens: Mapping[int, str], source: str) -> bytes:
+    """Adds those tokens to a SentencePiece model, as user-defined symbols, that follow its pieces.
+
+    Hugging Face adds tokens to a tokenizer without changing its file.
+    """
+    if not tokens:
+        return data
+    try:
+        model = ModelProto.FromString(data)
+    except DecodeError:
+        return data  # For the error of who reads it.
+    size = len(model.pieces)
+    beyond = sorted(i for i in tokens if i >= size)
+    if beyond != [*range(size, size + len(beyond))]:
+        raise _unlike(source, f"an added token {beyond[-1]} beside its {size} pieces")
+    for i in beyond:
+        model.pieces.add(piece=tokens[i], score=0.0, type="USER_DEFINED")
+    return model.SerializeToString(deterministic=True) if beyond else data
 
 
 def _unlike(source: str, what: str) -> AlbertError:
@@ -139,6 +201,7 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     proto.normalizer_spec.precompiled_charsmap = base64.b64decode(table, validate=True)
     # true: a control symbol; false: a symbol that the user gave to SentencePiece's trainer.
     added = {token["id"]: bool(token["special"]) for token in values["added_tokens"]}
+    tokens = {token["id"]: token["content"] for token in values["added_tokens"]}
     raised = _lowered_scores(model["vocab"])
     for i, (piece, score) in enumerate(model["vocab"]):
         entry = proto.pieces.add(piece=piece, score=score + raised.get(i, 0.0))
@@ -154,7 +217,7 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     trainer.model_type, trainer.vocab_size = trainer.UNIGRAM, len(model["vocab"])
     trainer.unk_id, trainer.unk_piece = model["unk_id"], model["vocab"][model["unk_id"]][0]
     trainer.pad_id, trainer.bos_id, trainer.eos_id = ids.get("<pad>", -1), -1, -1
-    data = proto.SerializeToString(deterministic=True)
+    data = _with_symbols(proto.SerializeToString(deterministic=True), tokens, source)
     return VocabularyFile("spiece.model", data, "Lowercase" in steps, "StripAccents" in steps)
 
 
@@ -168,12 +231,15 @@ def _lowered_scores(vocabulary: list[tuple[str, float]]) -> dict[int, float]:
     highest = max(commas.values(), default=0.0)
     if highest > -_THEIR_LOWERED:
         return {}
-    return dict.fromkeys(commas, _LOWERED if highest <= -_LOWERED else _THEIR_LOWERED)
+    return dict.fromkeys(commas, LOWERED if highest <= -LOWERED else _THEIR_LOWERED)
 
 
 def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     """Builds the vocab.txt of a WordPiece tokenizer."""
     model, normalizer = values["model"], values["normalizer"]
+    size = len(model["vocab"])
+    if beyond := [t["id"] for t in values["added_tokens"] if not 0 <= t["id"] < size]:
+        raise _unlike(source, f"an added token {beyond[0]} beside its {size} pieces")
     plain = model["unk_token"] == "[UNK]" and model["continuing_subword_prefix"] == "##"
     chinese = normalizer["type"] == "BertNormalizer" and normalizer["handle_chinese_chars"]
     if not (plain and chinese and values["pre_tokenizer"]["type"] == "BertPreTokenizer"):
@@ -188,45 +254,49 @@ def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     return VocabularyFile("vocab.txt", text.encode(), bool(normalizer["lowercase"]), strip)
 
 
-def write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
-    """Writes the vocabulary file, tokenizer_config.json and, for SentencePiece, tokenizer.json."""
+def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
+    """Returns the contents by name of the files that Hugging Face's libraries read.
+
+    `max_length` is the model's greatest number of positions; longer texts are cut if asked to.
+    """
     spec = tokenizer.spec
-    options: dict[str, Any] = {"do_lower_case": spec.lower_case, "model_input_names": _INPUTS}
+    options: dict[str, Any] = {
+        "do_lower_case": spec.lower_case,
+        "model_input_names": _INPUTS,
+        "model_max_length": max_length,
+    }
+    ids = tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
+    for name, i in zip(("pad", "unk", "cls", "sep", "mask"), ids):
+        options[f"{name}_token"] = tokenizer.id_to_piece(i)
     if spec.kind == "sentencepiece":
         name = "spiece.model"
         options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
-        if values := tokenizer_json(tokenizer):
-            files.write_json(os.path.join(folder, _PIPELINE), values)
     else:
         name = "vocab.txt"
         options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)
-    files.write_bytes(os.path.join(folder, name), tokenizer.data)
-    files.write_json(os.path.join(folder, TOKENIZER_CONFIG), options)
+    values = tokenizer_json(tokenizer)
+    return {
+        name: tokenizer.whole_data(),
+        TOKENIZER_CONFIG: files.json_bytes(options),
+        **({_PIPELINE: files.json_bytes(values)} if values else {}),
+    }
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """Returns Hugging Face's tokenizer.json for a tokenizer with a SentencePiece model.
+    """Returns Hugging Face's tokenizer.json.
 
     The steps are those of `albert_tf.tokenization.normalization.normalize`, SentencePiece's own
     normalisation, splitting at white space and the best segmentation; the scores of pieces that
-    the digit-comma rule splits are lowered. Only texts that spell out a special piece ("[CLS]") get
-    other ids: Hugging Face reads them as the special piece.
+    the digit-comma rule splits are lowered. Or they are BERT's. Only texts that spell out a special
+    piece ("[CLS]") get other ids: Hugging Face reads them as the special piece.
 
     Returns:
-      Its content; None unless the model is a unigram one without bytes as pieces.
+      Its content; None for a SentencePiece model unless it is a unigram one without bytes as
+      pieces.
     """
-    model = ModelProto.FromString(tokenizer.data)
-    trainer = model.trainer_spec
-    if trainer.model_type != trainer.UNIGRAM or trainer.byte_fallback:
+    steps = _wordpiece_steps if tokenizer.spec.kind == "wordpiece" else _sentencepiece_steps
+    if (values := steps(tokenizer)) is None:
         return None
-    kinds = ["NFKD"] + ["StripAccents"] * tokenizer.spec.strip_accents
-    steps = [{"type": kind} for kind in kinds + ["Lowercase"] * tokenizer.spec.lower_case]
-    if table := model.normalizer_spec.precompiled_charsmap:
-        encoded = base64.b64encode(table).decode()
-        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    avoided = tokenizer.digit_comma_parts
-    pieces = [[p.piece, p.score - _LOWERED * (i in avoided)] for i, p in enumerate(model.pieces)]
     # These are matched before tokenization; user-defined pieces are not.
     ids = tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -238,16 +308,37 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
             {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": True}
             for i in sorted(ids)
         ],
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "WhitespaceSplit"}, words],
-        },
         # [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with segment numbers.
         "post_processor": {
             "type": "BertProcessing",
             "cls": ["[CLS]", tokenizer.cls_id],
             "sep": ["[SEP]", tokenizer.sep_id],
+        },
+        **values,
+    }
+
+
+def _sentencepiece_steps(tokenizer: Tokenizer) -> dict[str, Any] | None:
+    model = ModelProto.FromString(tokenizer.data)
+    trainer = model.trainer_spec
+    if trainer.model_type != trainer.UNIGRAM or trainer.byte_fallback:
+        return None
+    kinds = ["NFKD"] + ["StripAccents"] * tokenizer.spec.strip_accents
+    steps = [{"type": kind} for kind in kinds + ["Lowercase"] * tokenizer.spec.lower_case]
+    if table := model.normalizer_spec.precompiled_charsmap:
+        encoded = base64.b64encode(table).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    pieces = [
+        # Those of a model that conversion wrote are lowered already.
+        [p.piece, p.score - LOWERED * (i in tokenizer.digit_comma_parts and p.score > -LOWERED)]
+        for i, p in enumerate(model.pieces)
+    ]
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, words],
         },
         "decoder": words,
         "model": {
@@ -255,5 +346,26 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
             "unk_id": tokenizer.unk_id,
             "vocab": pieces,
             "byte_fallback": False,
+        },
+    }
+
+
+def _wordpiece_steps(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": tokenizer.spec.strip_accents,
+            "lowercase": tokenizer.spec.lower_case,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 200,
+            "vocab": {tokenizer.id_to_piece(i): i for i in range(tokenizer.vocab_size)},
         },
     }

@@ -20,10 +20,11 @@ from safetensors.numpy import save
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
+from albert_tf.huggingface import CONFIG, INDEX, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import config_values
-from albert_tf.huggingface.tokenizer import write_tokenizer
+from albert_tf.huggingface.tokenizer import tokenizer_files
 from albert_tf.io import files
+from albert_tf.io.json_values import joined
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
@@ -59,6 +60,12 @@ _LAYERS = {
     "cls/predictions/transform/dense": "predictions.dense",
     "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
     "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
+}
+#: Hugging Face's class of the models that have a weight, the largest first.
+_CLASSES = {
+    "cls/seq_relationship/output_bias": "AlbertForPreTraining",
+    "cls/predictions/output_bias": "AlbertForMaskedLM",
+    "bert/embeddings/word_embeddings": "AlbertModel",
 }
 _GROUP = "bert/encoder/transformer/group_{}/inner_group_{}/"
 _THEIR_GROUP = "albert.encoder.albert_layer_groups.{}.albert_layers.{}."
@@ -106,12 +113,7 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
       AlbertError: there are no weights that can be read safely, copies of tied weights differ, or
         the projection of a model with E = H has an effect.
     """
-    path, torch_path = (os.path.join(folder, name) for name in (WEIGHTS, TORCH_WEIGHTS))
-    if files.exists(path) or not files.exists(torch_path):
-        stored = read_safetensors(path)
-    else:
-        stored = _read_torch(torch_path)
-    weights = {}
+    stored, weights = _read_all(folder), {}
     state = [name for name in _CONSTANTS if stored.pop(name, None) is not None]
     for ours, (theirs, transposed) in _names(config).items():
         # Encoders saved alone lack the prefix.
@@ -136,6 +138,26 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
                 )
             state.append(name)
     return {**weights, **stored}, state
+
+
+def _read_all(folder: str) -> dict[str, np.ndarray]:
+    """Reads the weights in a folder, which may be in several parts, or in both formats."""
+    for name, read in ((WEIGHTS, read_safetensors), (TORCH_WEIGHTS, _read_torch)):
+        path = os.path.join(folder, name)
+        if files.exists(path):
+            return read(path)
+        if files.exists(index := path + INDEX):
+            places = files.read_object(index, "index of the weights").get("weight_map")
+            if not isinstance(places, dict):
+                raise AlbertError(f"The index {index} has no weight_map; get it again.")
+            parts = dict.fromkeys(files.join_named(folder, part, index) for part in places.values())
+            stored = {name: value for part in parts for name, value in read(part).items()}
+            if lacking := {*places} - {*stored}:
+                raise AlbertError(
+                    f"The parts that {index} names lack {joined(sorted(lacking))}; get them again."
+                )
+            return stored
+    return read_safetensors(os.path.join(folder, WEIGHTS))
 
 
 def _identity_projection(config: AlbertConfig, dtype: np.dtype) -> dict[str, np.ndarray]:
@@ -209,10 +231,12 @@ def write_hugging_face(
     """
     config = config.shared_by_groups()
     values = config_values(config)
+    values["architectures"] = [next(kind for name, kind in _CLASSES.items() if name in weights)]
     if tokenizer:
         values["pad_token_id"] = tokenizer.pad_id
         values["bos_token_id"], values["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
-        write_tokenizer(folder, tokenizer)
+        for name, data in tokenizer_files(tokenizer, config.max_position_embeddings).items():
+            files.write_bytes(os.path.join(folder, name), data)
     files.write_json(os.path.join(folder, CONFIG), values)
     tensors = _identity_projection(config, next(iter(weights.values())).dtype)
     for name, (theirs, transposed) in _names(config).items():

@@ -258,13 +258,15 @@ def read_text(path: str, what: str = "file") -> str:
         raise AlbertError(f"The {what} {path} is not UTF-8 at byte {error.start}.") from error
 
 
-def write_json(path: str, value: Any) -> None:
-    """Writes `value` as indented JSON with sorted keys, atomically.
-
-    Numbers that are not finite become null.
-    """
+def json_bytes(value: Any) -> bytes:
+    """Returns `value` as indented JSON, keys sorted; numbers that are not finite become null."""
     text = json.dumps(finite_only(value), indent=2, sort_keys=True, ensure_ascii=False)
-    write_text(path, text + "\n")
+    return valid_text(text + "\n").encode("utf-8")
+
+
+def write_json(path: str, value: Any) -> None:
+    """Writes `value` as JSON, see `json_bytes`; the file is either complete or untouched."""
+    write_bytes(path, json_bytes(value))
 
 
 def read_json(path: str, what: str = "file") -> Any:

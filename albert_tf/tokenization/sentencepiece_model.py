@@ -4,11 +4,18 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import string
+import tempfile
+import unicodedata
+from collections.abc import Container, Iterable
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.tokenizer import LOWERED
 from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.normalization import normalize
 
@@ -21,6 +28,7 @@ _MAX_PIECE = 512
 #: Sizes of the library's lists of the rules, and of the user-defined symbols, that match at a place
 #: in a text. Those that begin alike differ in length.
 _MAX_RULE_BYTES, _MAX_SYMBOL = 32, 64
+_SPECIAL = ("[CLS]", "[SEP]", "[MASK]")
 #: Parts of a unit of the array: a leaf has the highest bit, and a value; others have a label,
 #: whether a leaf follows, and the scale of the offset in the highest bits.
 _LEAF, _LABEL, _HAS_LEAF, _SCALE = (np.uint32(bits) for bits in (1 << 31, 0xFF, 1 << 8, 1 << 9))
@@ -51,7 +59,6 @@ class SentencePieceModel:
           AlbertError: the bytes are not a SentencePiece model, or it is damaged.
         """
         import sentencepiece as spm
-        from google.protobuf.message import DecodeError
 
         self._processor = spm.SentencePieceProcessor()
         try:
@@ -166,3 +173,106 @@ def _table_fault(table: bytes) -> str:
         is_next[followed] = True
         reached = labelled[is_next[own_blocks]]
     return f"its table of replacements has rules of more than {_MAX_RULE_BYTES - 2} bytes"
+
+
+def whole_model(data: bytes, lower_case: bool, strip_accents: bool, split: Iterable[int]) -> bytes:
+    """Returns a model that gives a text the ids that `data` gives the normalized text.
+
+    keras-hub, and every program that leaves all to spiece.model, then gets the ids of pretraining.
+
+    Args:
+      data: a SentencePiece model that `model_fault` accepts.
+      lower_case, strip_accents: see `normalize`. Its result is not changed any further.
+      split: the ids of pieces that the digit-comma rule splits.
+    """
+    model = ModelProto.FromString(data)
+    rules = model.normalizer_spec
+    rules.precompiled_charsmap = _table(rules.precompiled_charsmap, lower_case, strip_accents)
+    for entry in map(model.pieces.__getitem__, split):
+        entry.score -= LOWERED * (entry.score > -LOWERED)
+    return model.SerializeToString(deterministic=True)
+
+
+def lower_symbols(data: bytes) -> bytes:
+    """Returns a model whose user-defined symbols are found in lower-cased text.
+
+    The special pieces, which such a symbol may be, are not meant to be found.
+    """
+    try:
+        model = ModelProto.FromString(data)
+        pieces = {*_SPECIAL, *(entry.piece for entry in model.pieces)}
+    except (DecodeError, UnicodeDecodeError):
+        return data  # For the error of who reads it.
+    changed = False
+    for entry in model.pieces:
+        lower = entry.piece.lower()
+        is_symbol = entry.type == entry.USER_DEFINED and isinstance(lower, str)
+        if is_symbol and entry.piece not in _SPECIAL and lower not in pieces:
+            entry.piece, changed = lower, True
+            pieces.add(lower)
+    return model.SerializeToString(deterministic=True) if changed else data
+
+
+@functools.lru_cache(maxsize=4)
+def _table(table: bytes, lower_case: bool, strip_accents: bool) -> bytes:
+    """Returns a table of replacements that normalizes a text before it does what `table` does."""
+    import sentencepiece as spm
+
+    # There is nothing to normalize in the planes from the third on.
+    characters = map(chr, (*range(1, 0xD800), *range(0xE000, 0x30000)))
+    normalized = {
+        c: " " if c.isspace() else normalize(c, lower_case, strip_accents)
+        for c in characters
+        if c.lower() != c
+        or c.isspace()
+        or unicodedata.combining(c)
+        or not unicodedata.is_normalized("NFKD", c)
+    }
+    normalized = {c: text for c, text in normalized.items() if c != text}
+    rules = {**{key: key for key in _keys(table, normalized)}, **normalized}
+    old = ModelProto()
+    old.normalizer_spec.precompiled_charsmap = table
+    replace = spm.SentencePieceNormalizer(model_proto=old.SerializeToString()).Normalize
+    lines = (
+        "\t".join(" ".join(f"{ord(c):x}" for c in text) for text in rule)
+        for rule in zip(rules, replace([*rules.values()]) if table else rules.values())
+        if rule[0] != rule[1]
+    )
+    # Only the trainer compiles tables.
+    compiled = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        spm.SentencePieceTrainer.Train(
+            sentence_iterator=iter(["a"]),
+            model_writer=compiled,
+            model_type="char",
+            vocab_size=4,
+            hard_vocab_limit=False,
+            normalization_rule_tsv=file.name,
+            minloglevel=2,
+        )
+    return ModelProto.FromString(compiled.getvalue()).normalizer_spec.precompiled_charsmap
+
+
+def _keys(table: bytes, excluded: Container[str]) -> list[str]:
+    """Returns what a table replaces, except texts with one of the excluded characters."""
+    units = np.frombuffer(table, "<u4", int.from_bytes(table[:4], "little") // 4, offset=4)
+    labels = np.arange(1, 256, dtype=np.uint32)
+    keys, left = [], [(b"", 0)] if table else []
+    while left:
+        key, place = left.pop()
+        unit = units[place]
+        block = np.uint32(place) ^ (unit >> np.uint32(10) << ((unit & _SCALE) >> np.uint32(6)))
+        try:
+            text = key.decode()
+        except UnicodeDecodeError:  # A character is not complete.
+            text = ""
+        if text[-1:] and text[-1] in excluded:
+            continue
+        if text and unit & _HAS_LEAF:
+            keys.append(text)
+        places = block ^ labels
+        there = (units[places] & (_LEAF | _LABEL)) == labels
+        left += [(key + bytes([n]), place) for n, place in zip(labels[there], places[there])]
+    return keys

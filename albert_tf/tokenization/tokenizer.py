@@ -19,7 +19,11 @@ from albert_tf.huggingface import tokenizer as hugging_face
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, short_repr
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
-from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
+from albert_tf.tokenization.sentencepiece_model import (
+    SentencePieceModel,
+    lower_symbols,
+    whole_model,
+)
 from albert_tf.tokenization.wordpiece import WordPieceModel
 
 if TYPE_CHECKING:
@@ -163,9 +167,10 @@ class Tokenizer:
         Args:
           path: any path that tf.io.gfile can read; a model's folder, archive or name, for its own
             vocabulary (see `albert_tf.pretrained.locate`). Hugging Face's tokenizer.json is read
-            only if neither spiece.model nor vocab.txt is beside it, which are read with the
-            settings in tokenizer_config.json.
-          lower_case: whether to lower-case text; True by default. Accents are dropped by default
+            only if neither spiece.model nor vocab.txt is beside it. A vocabulary is read with the
+            settings in the tokenizer's files beside it.
+          lower_case: whether to lower-case text, and user-defined symbols; by default as in the
+            files beside the vocabulary, else True. Accents are dropped by default
             for SentencePiece (in the official code also from cased text), and with `lower_case` for
             WordPiece.
 
@@ -199,6 +204,8 @@ class Tokenizer:
         lower_case = file.lower_case if lower_case is None else lower_case
         if strip_accents is None:
             strip_accents = lower_case or kind == SENTENCEPIECE
+        if lower_case and kind == SENTENCEPIECE:
+            data = lower_symbols(data)
         digest = hashlib.sha256(data).hexdigest()
         return cls(TokenizerSpec(kind, file.name, lower_case, strip_accents, 0, digest), data, path)
 
@@ -221,6 +228,13 @@ class Tokenizer:
         path = os.path.join(folder, SPEC_FILE)
         files.write_json(path, self.spec.to_dict())
         return path
+
+    def whole_data(self) -> bytes:
+        """Returns the vocabulary for programs that do nothing else to a text; see `whole_model`."""
+        if self.spec.kind == WORDPIECE:
+            return self.data
+        spec = self.spec
+        return whole_model(self.data, spec.lower_case, spec.strip_accents, self.digit_comma_parts)
 
     @property
     def vocab_size(self) -> int:

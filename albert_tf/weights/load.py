@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
-from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
+from albert_tf.huggingface import CONFIG, WEIGHT_FILE
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.weights import read_hugging_face
 from albert_tf.io import files
@@ -54,7 +54,7 @@ def open_source(path: str) -> Source:
         downloaded.
     """
     path = locate(path)
-    if os.path.basename(path) in (WEIGHTS, TORCH_WEIGHTS):
+    if WEIGHT_FILE.fullmatch(os.path.basename(path)):
         path = os.path.dirname(path) or os.curdir
 
     def holds(name: str) -> bool:

@@ -54,8 +54,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
 
     The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
     if the source has none) and `load_report`. `embed` and `fill_mask` take texts. If the
-    source is a masked LM without the sentence order head (or without the pooler too), these keep
-    their random weights, and a warning lists them.
+    source is an encoder alone, or a masked LM without the sentence order head (or without the
+    pooler too), what it lacks keeps its random weights, and a warning lists them.
 
     Args:
       path: a folder, checkpoint or archive in a format of docs/checkpoints.md; or the name of a
@@ -86,21 +86,25 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
         config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
     model = PretrainedModel(config)
     report = assign_weights(source, model.named_weights())
-    _check_report(report, allow_partial)
+    _check_report(report, allow_partial, {*model.named_weights()})
     model.tokenizer, model.load_report = tokenizer, report
     return model
 
 
-def _check_report(report: LoadReport, allow_partial: bool) -> None:
-    """Raises AlbertError for variables that do not match, or warns of them."""
+def _check_report(report: LoadReport, allow_partial: bool, names: set[str]) -> None:
+    """Raises AlbertError for variables that do not match, or warns of them.
+
+    `names` are those of the model's variables.
+    """
     if report.repeated:
         warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
     differences = printable(report.differences(report.missing, report.unexpected))
     if not differences:
         return
     encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
-    is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
-    if is_masked_lm or (allow_partial and encoder_matches):
+    head = {name for name in names if name.startswith(_HEAD_SCOPE)}
+    lacks_heads = {*report.missing} - POOLER - SENTENCE_ORDER in (set(), head)
+    if (lacks_heads and not report.unexpected) or (allow_partial and encoder_matches):
         warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
         return
     hint = " A model with other heads can be loaded in part (allow_partial)."
@@ -214,6 +218,7 @@ class PretrainedModel(AlbertPretrainer):
         batch = {**pad_sequences(tokenizer, [ids]), "masked_lm_positions": positions}
         log_probs = tf.nn.log_softmax(self(batch)["mlm_logits"][0]).numpy()
         log_probs[:, tokenizer.special_ids] = -np.inf
+        log_probs[:, tokenizer.vocab_size :] = -np.inf  # The table may be padded.
         # The masks are independent, so the best combinations of all masks extend the best ones of
         # the first masks.
         best = [(0.0, ())]

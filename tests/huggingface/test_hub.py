@@ -94,6 +94,13 @@ def test_only_needed_files_are_downloaded_and_only_once(server, snapshot):
     assert not any("/resolve/" in path for path in server.paths())
 
 
+def test_all_parts_of_large_weights_are_downloaded(server, snapshot):
+    parts = {f"model-0000{i}-of-00002.safetensors": b"part" for i in (1, 2)}
+    server.models["albert/base"] = {**MODEL, "model.safetensors.index.json": b"{}", **parts}
+    del server.models["albert/base"]["model.safetensors"]
+    assert {*parts} < {*os.listdir(snapshot("albert/base"))}
+
+
 def test_a_vocabulary_needs_no_weights(server, snapshot):
     server.models["voidful/zh"] = {**MODEL, "vocab.txt": b"[PAD]"}
     del server.models["voidful/zh"]["spiece.model"]

@@ -15,9 +15,8 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.tokenizer import tokenizer_json, write_tokenizer
+from albert_tf.huggingface.tokenizer import tokenizer_files, tokenizer_json
 from albert_tf.io.sentencepiece_proto import ModelProto
-from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import RELEASED_MODEL, WORDPIECES, needs_release, random_texts
 
@@ -131,10 +130,75 @@ def test_a_vocabulary_beside_it_is_read_with_its_settings(given, small_model, tm
 )
 def test_a_written_folder_keeps_the_rules(options, small_model, tmp_path):
     tokenizer = with_options(small_model, **options)
-    write_tokenizer(str(tmp_path), tokenizer)
-    found = Tokenizer.from_file(str(tmp_path))
-    assert found.spec == dataclasses.replace(tokenizer.spec, model_file="spiece.model")
-    assert found.encode("Café 9,000 2013,") == tokenizer.encode("Café 9,000 2013,")
+    for name, data in tokenizer_files(tokenizer, 64).items():
+        (tmp_path / name).write_bytes(data)
+    for path in (tmp_path, tmp_path / "spiece.model"):
+        found = Tokenizer.from_file(str(path))
+        settings = {"model_file": "spiece.model", "sha256": found.spec.sha256}
+        assert found.spec == dataclasses.replace(tokenizer.spec, **settings)
+        assert found.encode_batch(texts()) == tokenizer.encode_batch(texts())
+    # Written again, it changes no more.
+    assert tokenizer_files(found, 64)["spiece.model"] == found.data
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["model_max_length"] == 64
+
+
+@pytest.mark.parametrize("beside", ["ours", "theirs"])
+def test_the_tokenizer_json_beside_a_vocabulary_given_by_name_counts(beside, small_model, tmp_path):
+    cased = with_options(small_model, lower_case=False, strip_accents=False)
+    if beside == "ours":
+        cased.save(str(tmp_path))
+    else:
+        write(tmp_path, tokenizer_json(cased))
+        shutil.copy(small_model, tmp_path / "spiece.model")
+    (path,) = tmp_path.glob("*.model")
+    found = Tokenizer.from_file(str(path)).spec
+    assert not (found.lower_case or found.strip_accents)
+    assert Tokenizer.from_file(str(path), lower_case=True).spec.lower_case
+
+
+ADDED = {
+    "added_tokens.json": lambda tokens: tokens,
+    "tokenizer_config.json": lambda tokens: {
+        "added_tokens_decoder": {str(i): {"content": token} for token, i in tokens.items()}
+    },
+    "tokenizer.json": lambda tokens: {
+        "added_tokens": [{"id": i, "content": t, "special": True} for t, i in tokens.items()]
+    },
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_added_tokens_are_user_defined_symbols(name, small_model, tmp_path):
+    def add(tokens):
+        values = ours(small_model) if name == "tokenizer.json" else {}
+        (tmp_path / name).write_text(json.dumps({**values, **ADDED[name](tokens)}))
+        return Tokenizer.from_file(str(tmp_path))
+
+    if name != "tokenizer.json":
+        shutil.copy(small_model, tmp_path / "spiece.model")
+    plain = Tokenizer.from_file(small_model)
+    size = plain.vocab_size
+    found = add({"[E1]": size, "<pad>": 0, "é!": size + 1})
+    assert found.vocab_size == size + 2
+    # Texts are lower-cased before symbols are looked up, and so are symbols.
+    ba = plain.encode("ba")
+    symbols = [i for i in found.encode("ba[E1] ba [e1]ba") if i in (*ba, size)]
+    assert symbols == [*ba, size, *ba, size]
+    assert found.encode("the ba 9,") == plain.encode("the ba 9,")
+    with pytest.raises(AlbertError, match=f"an added token {size + 1} beside its {size} pieces"):
+        add({"[E1]": size + 1})
+
+
+def test_symbols_with_capitals_are_found_in_lower_case(small_model, tmp_path):
+    model = ModelProto.FromString(Path(small_model).read_bytes())
+    for piece in ("NEW", "[MASK]"):
+        model.pieces[5 if piece == "NEW" else 4].piece = piece
+        model.pieces[5 if piece == "NEW" else 4].type = USER_DEFINED
+    (tmp_path / "x.model").write_bytes(model.SerializeToString())
+    for lower_case, text in ((True, "a new NEW day"), (False, "a NEW NEW day")):
+        tokenizer = Tokenizer.from_file(str(tmp_path / "x.model"), lower_case)
+        assert tokenizer.encode(text).count(5) == 2
+        assert tokenizer.id_to_piece(4) == "[MASK]"
 
 
 def wordpiece_values(**normalizer):
@@ -217,22 +281,19 @@ def test_another_wordpiece_tokenizer_is_refused(keys, value, message, tmp_path):
         Tokenizer.from_file(path)
 
 
-def test_the_written_one_segments_as_the_digit_comma_rule_does(released_model):
+def test_other_libraries_give_our_ids_from_the_files_written_for_them(released_model, wordpiece):
+    tokenizers = pytest.importorskip("tokenizers")
     tokenizer = Tokenizer.from_file(released_model)
-    model = ModelProto.FromString(tokenizer.data)
-    vocabulary = tokenizer_json(tokenizer)["model"]["vocab"]
-    for piece, (text, score) in zip(model.pieces, vocabulary):
-        assert piece.piece == text
-        piece.score = score
-    plain = SentencePieceProcessor(model_proto=model.SerializeToString())
-    cases = json.loads((GOLDEN / "tokenization_cases.json").read_text("utf-8"))
-    for text in [*(case["text"] for case in cases), "1,234 20,5 x9, (12,) 1999,2000,"]:
-        assert plain.encode(normalize(text, True, True)) == tokenizer.encode(text)
-
-
-def test_the_written_one_matches_only_special_pieces_first(released_model):
-    values = tokenizer_json(Tokenizer.from_file(released_model, lower_case=False))
-    added = {token["content"]: token["id"] for token in values["added_tokens"]}
-    assert added == {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
-    steps = [step["type"] for step in values["normalizer"]["normalizers"]]
-    assert steps == ["NFKD", "StripAccents", "Precompiled"]
+    # keras-hub leaves all to spiece.model.
+    whole = SentencePieceProcessor(model_proto=tokenizer.whole_data())
+    theirs, bert = (
+        tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(t))) for t in (tokenizer, wordpiece)
+    )
+    for text in [*texts(), *random_texts(700, seed=1), "1,234 20,5 x9, (12,) 1999,2000,"]:
+        expected = tokenizer.encode(text)
+        assert whole.encode(text) == expected, text
+        if "[CLS]" not in text:  # Which is a special piece to them.
+            assert theirs.encode(text, add_special_tokens=False).ids == expected, text
+            if "Σ" not in text:  # They lower-case it without looking at its place in a word.
+                ids = bert.encode(text, add_special_tokens=False).ids
+                assert ids == wordpiece.encode(text), text

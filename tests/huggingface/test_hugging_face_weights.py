@@ -19,7 +19,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.weights import read_safetensors, write_hugging_face, write_safetensors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.load import load_weights
+from tests.support.builders import tiny_config
 from tests.support.weights import golden_outputs, weights_of, write_model
 
 WEIGHTS = "model.safetensors"
@@ -148,8 +150,62 @@ def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
 
     change_tensors(folder, cut_heads)
     with pytest.warns(UserWarning, match="cls/predictions/output_bias"):
-        model = albert_tf.load_pretrained(str(folder), allow_partial=True)
+        model = albert_tf.load_pretrained(str(folder))
     assert len(model.load_report.matched) == 25 and not model.load_report.unexpected
+    # Half a head is damage.
+    change_tensors(folder, lambda t: t.update({"predictions.bias": np.zeros(120, "f4")}))
+    with pytest.raises(AlbertError, match="is not a whole pretrained model"):
+        albert_tf.load_pretrained(str(folder))
+
+
+def test_weights_in_several_parts_are_loaded(folder, hf_tiny, tmp_path):
+    tensors = read_safetensors(str(folder / WEIGHTS))
+    (folder / WEIGHTS).unlink()
+    index = folder / f"{WEIGHTS}.index.json"
+    places = {name: f"model-0000{i % 2}-of-00002.safetensors" for i, name in enumerate(tensors)}
+    for part in {*places.values()}:
+        kept = {name: value for name, value in tensors.items() if places[name] == part}
+        write_safetensors(str(folder / part), kept)
+    index.write_text(json.dumps({"weight_map": places}))
+    for path in (folder, index, folder / places["predictions.bias"]):
+        model = albert_tf.load_pretrained(str(path))
+        expected = albert_tf.load_pretrained(str(hf_tiny))
+        np.testing.assert_equal(weights_of(model), weights_of(expected))
+    for odd, message in (
+        ({"weight_map": {**places, "x": places["predictions.bias"]}}, "names lack x; get them"),
+        ({"weight_map": {"x": "../x"}}, "is not the name of a file beside it"),
+        ({}, r"index \S+ has no weight_map; get it again"),
+    ):
+        index.write_text(json.dumps(odd))
+        with pytest.raises(AlbertError, match=message):
+            albert_tf.load_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [("cls/", "AlbertModel"), ("cls/seq", "AlbertForMaskedLM"), ("-", "AlbertForPreTraining")],
+)
+def test_the_class_is_that_of_the_weights(head, kind, grouped, tmp_path):
+    weights = {k: v for k, v in weights_of(grouped).items() if not k.startswith(head)}
+    write_hugging_face(str(tmp_path), grouped.config, None, weights)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [kind]
+
+
+def test_a_table_may_have_more_rows_than_the_vocabulary_has_pieces(small_model, tmp_path):
+    tokenizer = Tokenizer.from_file(small_model)
+    size = tokenizer.vocab_size
+    padded = -(-size // 64) * 64
+    for rows in (padded, padded + 1):
+        model = AlbertPretrainer(tiny_config(rows))
+        weights = weights_of(model)
+        weights["cls/predictions/output_bias"][size:] = 9  # Of no piece.
+        write_hugging_face(str(tmp_path), model.config, tokenizer, weights)
+        if rows == padded:
+            filled = albert_tf.load_pretrained(str(tmp_path)).fill_mask("the [MASK]")
+            assert len(filled) == 5
+            continue
+        with pytest.raises(AlbertError, match=f"pieces, but the model vocab_size={rows}"):
+            albert_tf.load_pretrained(str(tmp_path))
 
 
 def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny):

@@ -136,8 +136,8 @@ class TestScript:
         assert done.returncode == 0, done.stderr
         assert "32 weights" in done.stdout and "Not needed: 65" in done.stdout
         assert {p.name for p in (tmp_path / "out").iterdir()} == {
-            ".written_files.json", "config.json", "model.safetensors", "tokenizer_config.json",
-            "vocab.txt",
+            ".written_files.json", "config.json", "model.safetensors", "tokenizer.json",
+            "tokenizer_config.json", "vocab.txt",
         }  # fmt: skip
 
     def test_bad_input_is_one_sentence_and_leaves_nothing(self, run, release, tmp_path):

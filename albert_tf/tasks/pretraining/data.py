@@ -64,7 +64,7 @@ def open_records(
     features = find_features(paths, manifest)
     if manifest is not None:
         vocab_size = manifest.tokenizer_value("vocab_size", int)
-        if vocab_size != config.vocab_size:
+        if not config.has_rows_of(vocab_size):
             raise AlbertError(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
                 f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
