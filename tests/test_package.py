@@ -27,6 +27,13 @@ def test_importing_the_package_and_small_programs_does_not_import_tensorflow():
     assert python(f"import {names}, sys; print('tensorflow' in sys.modules)") == "False"
 
 
+def test_a_program_shows_nothing_of_tensorflows_log(monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    code = [sys.executable, "-c", "import albert_tf; albert_tf.TextClassifier"]
+    done = subprocess.run(code, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_importing_the_export_check_does_not_change_sys_path():
     code = "import sys; paths = [*sys.path]; import albert_tf.export.probe_process as probe; "
     assert python(code + "print(paths == sys.path)") == "True"
