@@ -145,9 +145,11 @@ class CheckpointStore:
             path = self.folder.file(CHECKPOINTS, CHECKPOINT_LIST)
             files.write_text(path, "\n".join(lines) + "\n")
 
-    def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
+    def save_best(
+        self, step: int, metric: str, value: float, data: str = "", loss: float | None = None
+    ) -> None:
         """Saves the weights as the best so far, see BestRecord, and deletes the previous best."""
-        self.best = BestRecord(step, metric, value, f"ckpt-{step}", data)
+        self.best = BestRecord(step, metric, value, f"ckpt-{step}", data, loss)
         if self._writes:
             self._write(self._best_checkpoint, BEST, step)
             # The weights come before the record that names them; the old ones go last.

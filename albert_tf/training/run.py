@@ -290,22 +290,27 @@ class TrainingRun:
         if note := self.task.constant_answer_note(results):
             self.monitor.note(note)
         if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
-            self._compare_with_best(step, results[self.task.best_metric])
+            self._compare_with_best(step, results)
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
         stopped_early = self._stopped_early(step)
         if stopped_early:
             self.monitor.note(stopped_early)
         return bool(stopped_early) or step == self.train_spec.max_steps
 
-    def _compare_with_best(self, step: int, value: float) -> None:
-        """Saves the weights if the value of the metric is the best so far."""
-        best = self.store.best
+    def _compare_with_best(self, step: int, results: Metrics) -> None:
+        """Saves the weights if the value of the metric is the best so far; of equals, the loss."""
+        best, metric = self.store.best, self.task.best_metric
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if best and not best.is_of(self.eval_spec.fingerprint):
             self.monitor.note(f"The best weights, of step {best.step}, were found on other data.")
             best = None
-        if np.isfinite(value) and (best is None or sign * value > sign * best.value):
-            self.store.save_best(step, self.task.best_metric, value, self.eval_spec.fingerprint)
+        value, loss = results[metric], results.get("loss", np.nan)
+        better = best is None or sign * value > sign * best.value
+        if not better and value == best.value and best.loss is not None:
+            better = loss < best.loss
+        if np.isfinite(value) and better:
+            loss = loss if np.isfinite(loss) else None
+            self.store.save_best(step, metric, value, self.eval_spec.fingerprint, loss)
 
     def _last_evaluation(self, step: int) -> Metrics:
         """Returns the metrics of a finished run; evaluates again if they are of other data."""

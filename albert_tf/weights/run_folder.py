@@ -43,7 +43,7 @@ class BestRecord:
     """The best evaluation of a run.
 
     `checkpoint` is the name of the weights beside the record, `data` identifies what was evaluated
-    on, if that is known.
+    on, if that is known. `loss` decides between equal values, if it is known.
     """
 
     step: int
@@ -51,6 +51,7 @@ class BestRecord:
     value: float
     checkpoint: str
     data: str = ""
+    loss: float | None = None
 
     def is_of(self, data: str) -> bool:
         """Returns whether the evaluation was on this data; True if either is unknown (empty)."""
@@ -84,7 +85,8 @@ class BestRecord:
         return record
 
     def _crc32(self) -> int:
-        return zlib.crc32(json.dumps(dataclasses.asdict(self), sort_keys=True).encode())
+        known = {k: v for k, v in dataclasses.asdict(self).items() if v is not None}
+        return zlib.crc32(json.dumps(known, sort_keys=True).encode())
 
 
 @dataclasses.dataclass(frozen=True)

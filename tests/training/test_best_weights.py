@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import shutil
 
 import pytest
@@ -35,13 +36,24 @@ def test_the_best_checkpoint_is_kept_separately_and_is_never_step_0(tmp_path, ma
     assert results["masked_lm_accuracy"] == pytest.approx(best["value"])
 
 
-@pytest.mark.parametrize(("larger_is_better", "best"), [(True, 4), (False, 6)])
+@pytest.mark.parametrize(
+    ("larger_is_better", "losses", "best"),
+    [
+        (True, [None] * 4, 4),
+        (False, [None] * 4, 6),
+        (True, [0.2, 0.3, 0.1, 0.2], 8),  # Of equal values, the lower loss.
+        (True, [0.2, 0.3, 0.1, 0.3], 4),
+        (True, [0.2, 0.3, 0.1, math.nan], 4),
+    ],
+)
 def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
-    tmp_path, make, monkeypatch, larger_is_better, best
+    tmp_path, make, monkeypatch, larger_is_better, losses, best
 ):
     estimator, spec, source = make(tmp_path)
-    values = iter([0.4, 0.5, 0.3, 0.4])
-    monkeypatch.setattr(estimator, "metrics", lambda *_: {"masked_lm_accuracy": next(values)})
+    found = zip([0.4, 0.5, 0.3, 0.5], losses)
+    named = ({"masked_lm_accuracy": x, "loss": loss} for x, loss in found)
+    results = ({k: v for k, v in x.items() if v is not None} for x in named)
+    monkeypatch.setattr(estimator, "metrics", lambda *_: next(results))
     estimator.task.best_metric_larger_is_better = larger_is_better
     run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
     run.signals = StopSignals()
