@@ -222,11 +222,15 @@ def _open_best_seed(task: FineTuningTask, run: RunConfig) -> Estimator:
 
 
 def report(
-    estimator: Estimator, eval_specs: Sequence[EvalSpec], folder: RunFolder
+    estimator: Estimator,
+    eval_specs: Sequence[EvalSpec],
+    folder: RunFolder,
+    notes: Mapping[str, float] = {},
 ) -> dict[str, float]:
     """Evaluates, prints the metrics, and writes eval_results.json and the task's own results.
 
-    `eval_specs` are the data sets; tasks write results of those that have `examples`.
+    `eval_specs` are the data sets; tasks write results of those that have `examples`. `notes` are
+    added to the metrics.
 
     Returns:
       The metrics. Those of the first data set have their own names, those of others the names
@@ -243,6 +247,7 @@ def report(
         prefix = f"{spec.name}_" if results else ""
         results |= {prefix + name: value for name, value in values.items()}
         evaluated.append((spec, outputs, values))
+    results |= notes
     print_metrics(results)
     for spec, outputs, values in evaluated:
         if note := estimator.task.constant_answer_note(values):

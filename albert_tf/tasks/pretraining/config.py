@@ -96,7 +96,12 @@ class PretrainingConfig(RunConfig):
         minimum=1,
         needs="do_eval",
     )
-    max_eval_steps: int = setting(100, "Maximum number of batches per evaluation.", minimum=1)
+    max_eval_steps: int = setting(
+        100,
+        "Maximum number of batches per evaluation. If they are not all of the data, results have "
+        "its evaluated_share.",
+        minimum=1,
+    )
     time_budget: float | None = setting(
         None,
         "Train for about so many minutes on this machine. Plans batch, steps and learning rate "

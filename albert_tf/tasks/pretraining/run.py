@@ -43,7 +43,7 @@ def pretrain(
         model, source = open_inputs(config, train)
         if train:
             model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
-        eval_spec = None
+        eval_spec, notes = None, {}
         if evaluate:
             if config.input_file:
                 check_held_out(config.input_file, config.eval_input_file)
@@ -53,6 +53,12 @@ def pretrain(
             )
             steps = min(config.max_eval_steps, held_out.num_batches(size))
             examples = min(steps * size, held_out.num_examples)
+            if examples < (available := held_out.num_examples):
+                log.info(
+                    f"Evaluating on the first {examples:,} of {available:,} held-out examples: "
+                    f"max_eval_steps={config.max_eval_steps:,}."
+                )
+                notes["evaluated_share"] = examples / available
             fingerprint, every = f"{held_out.fingerprint}-{examples}", config.eval_every_steps
             eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
         task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
@@ -67,4 +73,4 @@ def pretrain(
                 f"{config.learning_rate:.3g}."
             )
             estimator.train_and_evaluate(TrainSpec.of(source, steps), eval_spec)
-        return report(estimator, [eval_spec], estimator.folder) if eval_spec else {}
+        return report(estimator, [eval_spec], estimator.folder, notes) if eval_spec else {}
