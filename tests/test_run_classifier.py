@@ -162,8 +162,13 @@ def test_the_output_directory_suffices_for_predicting(copied_model, folder, tmp_
         probabilities = {k: float(row[k]) for k in ("negative", "positive")}
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)
         assert row["prediction"] == max(probabilities, key=probabilities.get)
+    (folder / "texts.tsv").write_text("sentence\nfine sun cat road\n\nsun\n")
+    given = {"do_predict": True, "predict_file": folder / "texts.tsv"}
     printed = run(**given, output_dir=copied_model, max_seq_length=5)
-    assert "are longer than 5 tokens and cut" in printed
+    assert "1 are longer than 5 tokens and cut" in printed
+    with (copied_model / "predictions.tsv").open() as f:
+        rows = [(row["id"], row["text"]) for row in csv.DictReader(f, delimiter="\t")]
+    assert rows == [("0", "fine sun cat road"), ("1", ""), ("2", "sun")]
 
 
 def test_a_locked_output_directory_allows_evaluation_and_prediction_but_no_training(

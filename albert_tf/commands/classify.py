@@ -10,11 +10,14 @@ a regression model.
 
 MODEL is the output directory of a fine-tuning run. Without TEXT, each line of
 --input_file or of standard input is a text. A model that was trained on pairs
-takes two texts at a time; in lines, a tab separates them. In Python:
+takes two texts at a time; in lines, a tab separates them. Of a table (.csv,
+.tsv, .jsonl, .json, .parquet, .xlsx), the model's columns are read. In Python:
 `albert_tf.TextClassifier.load(MODEL).predict(texts)`.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from absl import flags
 
@@ -29,7 +32,7 @@ from albert_tf.commands.common import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
-from albert_tf.io.text_tables import label_text
+from albert_tf.io.text_tables import label_text, read_text_table, table_kind
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -37,13 +40,18 @@ ARGUMENTS = ("MODEL", "[TEXT…]")
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with one text per line, or two texts with a tab between them.")
+    define_input_flag(
+        "File with one text per line, or two texts with a tab between them; or a table (.csv, "
+        ".tsv, .jsonl, .json, .parquet or .xlsx) with the columns that the model was trained on."
+    )
     define_json_flag()
 
 
 def _main(path: str, *given: str) -> None:
     folder = trained_folder(path)
-    texts = input_lines(given)
+    file = "" if given else FLAGS.input_file or ""
+    is_table = table_kind(file) or ".json" in file.lower()
+    texts = [] if is_table else input_lines(given)
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
     from albert_tf.tasks.classification.task import TextClassificationTask
@@ -51,7 +59,12 @@ def _main(path: str, *given: str) -> None:
 
     has_labels = RunFolder(folder).task(TextClassificationTask.name).get("labels")
     model = (TextClassifier if has_labels else TextRegressor).load(folder)
-    rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]
+    if is_table:
+        columns = dataclasses.replace(model.task.spec.columns, label=None)
+        examples = read_text_table(file, columns)
+        rows = [(x.text, x.text_pair)[: 1 + model.takes_pairs] for x in examples]
+    else:
+        rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]
     predictions = model.predict(*map(list, zip(*rows)))
     if FLAGS.json:
         for row, predicted in zip(rows, predictions):

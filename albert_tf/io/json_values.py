@@ -27,14 +27,29 @@ def parse_json(text: str, where: str) -> Any:
       AlbertError: it is not JSON.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except JSON_ERRORS as error:
         line, fault = "", "a number is too long"
         if isinstance(error, json.JSONDecodeError):
             line, fault = f" (line {error.lineno})", error.msg
         elif isinstance(error, RecursionError):
             fault = "it is nested too deeply"
+        elif isinstance(error, _RepeatedKeyError):
+            fault = str(error)
         raise AlbertError(f"{where} is not JSON{line}: {fault}.") from error
+
+
+class _RepeatedKeyError(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Makes a JSON object; parsers disagree about which of two values for a key counts."""
+    value, seen = dict(pairs), set()
+    if len(value) < len(pairs):
+        key = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise _RepeatedKeyError(f"an object has the key {short_repr(key)} twice")
+    return value
 
 
 def finite_only(value: Any) -> Any:

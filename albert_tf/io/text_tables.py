@@ -17,7 +17,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -91,6 +91,7 @@ def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
         where = f"{name} row {number}"
         if not isinstance(row, Mapping):
             raise AlbertError(f"{where} must be a dict of columns, not {short_repr(row)}.")
+        _check_distinct(row, where)
         values = {str(column): _plain(value, where) for column, value in row.items()}
         for column, names in labels.items():
             if isinstance(values.get(column), int) and -1 <= values[column] < len(names):
@@ -106,6 +107,7 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
             data = data.unbatch()
         return data.as_numpy_iterator()
     if hasattr(data, "itertuples"):  # pandas.DataFrame
+        _check_distinct(data.columns, f"The {name} data")
         return data.to_dict("records")
     for rows in ("to_dicts", "to_pylist"):  # polars.DataFrame, pyarrow.Table
         if hasattr(data, rows):
@@ -115,7 +117,8 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
             parts = joined(data)  # As in datasets.DatasetDict.
             raise AlbertError(f"The {name} data has the parts {parts}; give one of them.")
         sizes = {len(values) if hasattr(values, "__len__") else -1 for values in data.values()}
-        if len(sizes) != 1 or sizes == {-1} or any(map(_is_path, data.values())):
+        others = any(_is_path(x) or isinstance(x, (Set, Mapping)) for x in data.values())
+        if len(sizes) != 1 or sizes == {-1} or others:
             raise AlbertError(
                 f"The {name} data is a dict, but its values are not columns of one length; give "
                 "one data set: a path, a list of dicts, a dict of columns or a data frame."
@@ -127,6 +130,12 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
         f"The {name} data must be a path, a list of dicts, a dict of columns, a data frame or a "
         f"data set, not {short_repr(data)}."
     )
+
+
+def _check_distinct(columns: Iterable[Any], where: str) -> None:
+    names = [str(column) for column in columns]
+    if len({*names}) < len(names):
+        raise AlbertError(f"{where}: a column appears more than once among {joined(names)}.")
 
 
 def class_labels(data: Any) -> dict[str, list[str]]:
@@ -159,8 +168,7 @@ def _plain(value: Any, where: str) -> Any:
 class TextColumns:
     """The columns of a table (keys of a JSON line) to read.
 
-    `text_pair` is None for single texts, `label` to read no labels; without an `id` rows are
-    numbered from 0.
+    `text_pair` is None for single texts, `label` to read no labels, `id` to read no ids.
     """
 
     text: str
@@ -168,12 +176,20 @@ class TextColumns:
     label: str | None = None
     id: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises AlbertError if two of text, second text and label are the same column."""
+        names = [name for name in (self.text, self.text_pair, self.label) if name is not None]
+        if len({*names}) < len(names):
+            raise AlbertError(
+                f"The texts and the label are in the columns {joined(names)}; name different ones."
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A row. `label` is None if there is none; `where` is "file:line", for errors."""
+    """A row. `id` and `label` are None if there are none; `where` is "file:line", for errors."""
 
-    id: str
+    id: str | None
     text: str
     text_pair: str | None
     label: Label | None
@@ -190,7 +206,8 @@ def read_text_table(
 
     Or in .json, for a list of objects, .parquet or .xlsx; see `library_rows`. TSV and CSV files
     begin with a line of column names. CSV fields may be quoted and then span lines; for TSV see
-    `read_tsv`. A JSON line is an object of strings, numbers or booleans. Blank lines are skipped.
+    `read_tsv`. A JSON line is an object of strings, numbers or booleans. Blank lines are skipped,
+    but in a TSV or CSV file of one column they are blank texts.
 
     Args:
       path: path of the file.
@@ -268,14 +285,14 @@ def _examples(rows: Rows, columns: TextColumns, untyped: bool = False) -> list[T
     for where, row in rows:
         examples.append(
             TextExample(
-                id=_name(row, columns.id, where) if columns.id else str(len(examples)),
+                id=_name(row, columns.id, where) if columns.id else None,
                 text=_field(row, columns.text, where),
                 text_pair=_field(row, columns.text_pair, where) if columns.text_pair else None,
                 label=_label(row, columns.label, where, untyped) if columns.label else None,
                 where=where,
             )
         )
-        first = places.setdefault(examples[-1].id, where)
+        first = places.setdefault(examples[-1].id or "", where) if columns.id else where
         if first != where:
             raise AlbertError(
                 f"{where}: the id {short_repr(examples[-1].id)} in the column {columns.id!r} was "
@@ -369,14 +386,15 @@ def _name(row: dict[str, Any], column: str, where: str) -> str:
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the number and the text of each line that is not blank."""
-    lines = read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
-    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    """Yields the number and the text of each line."""
+    return enumerate(read_lines(path, long_line_advice=_LONG_LINE_ADVICE), start=1)
 
 
 def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line; NaN is None."""
     for number, line in _lines(path):
+        if not line.strip():
+            continue
         row = parse_json(line, f"{path}:{number}: the line")
         if not isinstance(row, dict):
             raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
@@ -391,11 +409,13 @@ def _table_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields rows by column name; a row that spans lines has the number of its last one."""
     if not header:
-        header = [name.strip() for name in next(lines, (1, []))[1]]
-    if len({*header}) < len(header):
-        raise AlbertError(f"{path}:1: a column appears more than once among {joined(header)}.")
+        found = next((fields for _, fields in lines if not _is_blank(fields)), [])
+        header = [name.strip() for name in found]
+    _check_distinct(header, f"{path}:1")
     skipped = []
     for number, fields in lines:
+        if len(header) > 1 and _is_blank(fields):
+            continue
         if len(fields) == len(header):
             yield number, dict(zip(header, fields))
         elif skip_malformed:
@@ -411,8 +431,12 @@ def _table_rows(
         )
 
 
+def _is_blank(fields: Sequence[str]) -> bool:
+    return not "".join(fields).strip() and len(fields) < 2
+
+
 def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the fields of each line that is not blank.
+    """Yields the number and the fields of each line.
 
     A field is everything between two tabs, quotes included, as in the GLUE files.
 
@@ -426,12 +450,8 @@ def _read_csv(path: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     lines = read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
     reader = csv.reader((line + "\n" for line in lines), strict=True)
-    columns = 1
     try:
         for fields in reader:
-            # A line of white space is a text if there is only one column.
-            if fields and (len(fields) > 1 or fields[0].strip() or columns == 1):
-                columns = max(columns, len(fields))
-                yield reader.line_num, fields
+            yield reader.line_num, fields or [""]
     except csv.Error as error:
         raise AlbertError(f"{path}:{reader.line_num}: not CSV: {error}.") from error

@@ -34,11 +34,12 @@ FLAGS = flags.FLAGS
 def _average_tables(paths: Sequence[str], output: str) -> None:
     """Writes the mean of predictions.tsv files, which must have the same examples and labels."""
     tables = [read_predictions(path) for path in paths]
-    ids, labels, _ = tables[0]
+    ids, labels, _, texts = tables[0]
     for path, table in zip(paths, tables):
-        if (table.ids, table.labels) != (ids, labels):
+        if (table.ids, table.labels, table.texts) != (ids, labels, texts):
             raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
-    write_predictions(output, ids, np.mean([table.values for table in tables], axis=0), labels)
+    mean = np.mean([table.values for table in tables], axis=0)
+    write_predictions(output, ids, mean, labels, texts)
 
 
 def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -> None:

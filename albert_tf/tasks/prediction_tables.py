@@ -1,12 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions as a TSV table: id, prediction and probabilities of each example."""
+"""Predictions as a TSV table: id or number, prediction and probabilities of each example.
+
+Numbered examples have their texts, too, before the prediction.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,18 +22,20 @@ from albert_tf.io.text_tables import Label, label_text, read_tsv
 PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3
+_PREDICTION = "prediction"
 
 
 class Predictions(NamedTuple):
     """A table of predictions.
 
     `values` are probabilities, float64 [n, labels], or without labels [n] the predictions
-    themselves.
+    themselves; `texts` are columns by name.
     """
 
     ids: list[str]
     labels: list[str]
     values: np.ndarray
+    texts: dict[str, tuple[str, ...]]
 
 
 def find_predictions(folder: str) -> list[str]:
@@ -40,14 +45,19 @@ def find_predictions(folder: str) -> list[str]:
 
 
 def write_predictions(
-    path: str, ids: Iterable[str], values: np.ndarray, labels: Sequence[Label]
+    path: str,
+    ids: Iterable[str],
+    values: np.ndarray,
+    labels: Sequence[Label],
+    texts: Mapping[str, Sequence[str]] = {},
 ) -> None:
-    """Writes a TSV file: id, prediction and, if there are labels, the probability of each."""
+    """Writes a TSV file: id, `texts`, prediction and, if there are labels, their probabilities."""
     values, labels = np.reshape(values, [-1, len(labels) or 1]), [*map(label_text, labels)]
-    rows = [["id", "prediction", *labels]]
-    for id_, value in zip(ids, values):
+    rows = [["id", *texts, _PREDICTION, *labels]]
+    for number, (id_, value) in enumerate(zip(ids, values)):
+        row = [id_, *(column[number] for column in texts.values())]
         numbers = [f"{number:.6f}" for number in value]
-        rows.append([id_, labels[value.argmax()], *numbers] if labels else [id_, *numbers])
+        rows.append([*row, *([labels[value.argmax()]] if labels else ()), *numbers])
     files.write_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
 
 
@@ -57,20 +67,21 @@ def read_predictions(path: str) -> Predictions:
     Raises:
       AlbertError: it is another file, has no rows, or a row is damaged.
     """
-    rows = read_tsv(path)
+    rows = ((number, fields) for number, fields in read_tsv(path) if any(fields))
     number, header = next(rows, (1, []))
-    if header[:2] != ["id", "prediction"]:
+    if header[:1] != ["id"] or _PREDICTION not in header:
         raise AlbertError(
-            f"{path}:{number}: there are no predictions here; the first columns "
-            "should be id and prediction."
+            f"{path}:{number}: there are no predictions here; the columns should be id and "
+            "prediction, perhaps with texts between them."
         )
-    ids, labels, values = [], header[2:], []
+    first = header.index(_PREDICTION) + 1
+    ids, labels, texts, values = [], header[first:], [], []
     for number, fields in rows:
         where = f"{path}:{number}"
         if len(fields) != len(header):
             raise AlbertError(f"{where}: {len(fields)} fields instead of {len(header)}.")
         try:
-            row = [float(field) for field in fields[2 if labels else 1 :]]
+            row = [float(field) for field in fields[first if labels else first - 1 :]]
         except ValueError:
             raise AlbertError(f"{where}: a prediction is not a number.") from None
         if labels and not (min(row) >= 0 and abs(sum(row) - 1) < _SUM_TOLERANCE):
@@ -78,10 +89,11 @@ def read_predictions(path: str) -> Predictions:
         if not math.isfinite(sum(row)):
             raise AlbertError(f"{where}: the prediction is not a finite number.")
         ids.append(fields[0])
+        texts.append(fields[1 : first - 1])
         values.append(row if labels else row[0])
     if not ids:
         raise AlbertError(f"{path} has no predictions.")
-    return Predictions(ids, labels, np.array(values))
+    return Predictions(ids, labels, np.array(values), dict(zip(header[1:], zip(*texts))))
 
 
 def _cell(text: str) -> str:

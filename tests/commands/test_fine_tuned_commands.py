@@ -72,6 +72,22 @@ def test_pairs_are_two_arguments_or_a_line(albert, classifier):
     assert odd.returncode == single.returncode == 1
 
 
+@pytest.mark.parametrize("pair", [None, "b"])
+def test_a_table_is_read_with_the_columns_of_the_model(pair, albert, classifier, tmp_path):
+    folder, path = classifier(("no", "yes"), pair), tmp_path / "new.csv"
+    path.write_text('b,label,a\nw1,x,"w2\nw3"\nw4,,\n')
+    expected = TextClassifier.load(folder).predict(["w2\nw3", ""], ["w1", "w4"] if pair else None)
+    done = albert("classify", folder, f"--input_file={path}", "--json").ok()
+    seconds = ({"second_text": text} if pair else {} for text in ("w1", "w4"))
+    assert json_lines(done.stdout) == [
+        {"text": text, **second, **found._asdict()}
+        for text, second, found in zip(["w2\nw3", ""], seconds, expected)
+    ]
+    path.write_text("w1\nw2\n")
+    done = albert("classify", folder, f"--input_file={path}")
+    assert done.stderr == f"error: {path}:2: there is no column 'a'; there are w1.\n"
+
+
 def test_questions_are_answered(albert, fine_tuned, tmp_path):
     folder = fine_tuned(SquadTask, SquadSpec("2.0", max_seq_length=32, max_query_length=8))
     context = "w3 w4 w5\nw6 w7 w8"

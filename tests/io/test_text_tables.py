@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import joined
 from albert_tf.io.text_tables import (
     TextColumns,
     data_rows,
@@ -38,17 +39,29 @@ def test_columns_are_read_by_name_in_any_order(tmp_path):
 
 
 def test_tsv_keeps_quotes_and_skips_blank_lines(tmp_path):
-    path = write(tmp_path / "a.tsv", 'text\r\n"Stop, he said\r\n\r\nit""s\r\n')
-    examples = read_text_table(path, TextColumns("text"))
-    assert fields(examples) == [("0", '"Stop, he said', None, None), ("1", 'it""s', None, None)]
-    assert examples[1].where == f"{path}:4"
+    path = write(tmp_path / "a.tsv", '\r\ntext\tlabel\r\n"Stop, he said\tx\r\n\r\nit""s\ty\r\n')
+    examples = read_text_table(path, TextColumns("text", label="label"))
+    assert [(e.text, e.label) for e in examples] == [('"Stop, he said', "x"), ('it""s', "y")]
+    assert examples[1].where == f"{path}:5"
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])
+def test_blank_lines_of_a_table_of_one_column_are_blank_texts(name, tmp_path):
+    path = tmp_path / name
+    with (gzip.open if name.endswith("gz") else open)(path, "wt") as f:
+        f.write("\ntext\nA\n\n \nB\n")
+    examples = read_text_table(str(path), TextColumns("text"))
+    assert [e.text for e in examples] == ["A", "", " ", "B"]
 
 
 def test_csv_fields_may_be_quoted_span_lines_and_be_long(tmp_path):
     long = "word " * 50_000
     text = f'text,label\n"one, ""two""\nthree",x\n\n  \n{long}x, y \n'
     examples = read_text_table(write(tmp_path / "a.csv", text), TextColumns("text", label="label"))
-    assert fields(examples) == [("0", 'one, "two"\nthree', None, "x"), ("1", f"{long}x", None, "y")]
+    assert fields(examples) == [
+        (None, 'one, "two"\nthree', None, "x"),
+        (None, f"{long}x", None, "y"),
+    ]
     assert examples[1].where == f"{tmp_path}/a.csv:6"
 
 
@@ -170,6 +183,10 @@ class Frame:
         return ROWS
 
 
+class RepeatingFrame(Frame):
+    columns = ("text", "text")
+
+
 class HubDataset:
     """Iterates as a datasets.Dataset does, and describes its labels."""
 
@@ -231,6 +248,14 @@ def test_quotes_of_csv_in_a_tsv_file_are_kept_with_a_warning(text, warns, tmp_pa
     assert ("save the table as .csv" in capsys.readouterr().err) == warns
 
 
+@pytest.mark.parametrize("names", [("a", "a"), ("a", None, "a"), ("a", "b", "b")])
+def test_the_texts_and_the_label_are_different_columns(names):
+    with pytest.raises(
+        AlbertError, match=f"are in the columns {joined(filter(None, names))}; name"
+    ):
+        TextColumns(*names)
+
+
 def test_the_names_of_class_labels_replace_their_numbers():
     label = types.SimpleNamespace(names=["no", "yes"], int2str=None)
     rows = data_rows(HubDataset(label), "train")
@@ -261,6 +286,9 @@ def test_nested_values_become_lists_and_texts():
         ({"text": 3}, "its values are not columns of one length"),
         ({"train": "a.tsv", "test": "b.tsv"}, "its values are not columns"),
         ({"train": HubDataset(None), "test": Frame()}, "has the parts train, test; give one of"),
+        ({"text": {"a", "b"}, "label": {"x", "y"}}, "its values are not columns"),
+        ([{"1": "a", 1: "b"}], "train row 0: a column appears more than once among 1, 1"),
+        (RepeatingFrame(), "The train data: a column appears more than once among text, text"),
         ([{"text": b"\xff"}], "train row 0: the text b'.xff' is not UTF-8"),
     ],
 )

@@ -13,18 +13,19 @@ def test_tabs_and_line_ends_in_ids_do_not_break_the_table(tmp_path):
     path = tmp_path / "predictions.tsv"
     write_predictions(str(path), ["a\tb\n c"], np.array([[0.25, 0.75]]), LABELS)
     assert path.read_text() == "id\tprediction\tno\tyes\na b c\tyes\t0.250000\t0.750000\n"
-    write_predictions(str(path), ["a\tb\n c"], np.array([1.5]), ())
-    assert path.read_text() == "id\tprediction\na b c\t1.500000\n"
+    write_predictions(str(path), ["a\tb\n c"], np.array([1.5]), (), {"text": ["d\n\te"]})
+    assert path.read_text() == "id\ttext\tprediction\na b c\td e\t1.500000\n"
 
 
-@pytest.mark.parametrize("labels", [LABELS, (0, 10), ()])
-def test_predictions_are_read_back(labels, tmp_path):
+@pytest.mark.parametrize("texts", [{}, {"text": ("x y", "")}, {"text": ("", "1"), "b": ("", "")}])
+@pytest.mark.parametrize("labels", [LABELS, (0, 10), ("prediction", "text"), ()])
+def test_predictions_are_read_back(labels, texts, tmp_path):
     path, ids = str(tmp_path / "predictions.tsv"), ["a b", "c"]
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(2), 2) if labels else rng.normal(size=2)
-    write_predictions(path, ids, values, labels)
+    write_predictions(path, ids, values, labels, texts)
     found = read_predictions(path)
-    assert (found.ids, found.labels) == (ids, [*map(str, labels)])
+    assert (found.ids, found.labels, found.texts) == (ids, [*map(str, labels)], texts)
     np.testing.assert_allclose(found.values, values, rtol=0, atol=5e-7)
 
 
@@ -34,7 +35,7 @@ NO_SUM = ":2: the prediction is not probabilities that sum to 1."
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["id\ttext", "a\tb"], ":1: there are no predictions here; the first columns should be id"),
+        (["id\ttext", "a\tb"], ":1: there are no predictions here; the columns should be id and"),
         (["id\tprediction\tno\tyes"], " has no predictions."),
         (["id\tprediction\tno\tyes", "a\t\t1.0"], ":2: 3 fields instead of 4."),
         (["id\tprediction\tno\tyes", "a\t\tx\t1"], ":2: a prediction is not a number."),

@@ -116,11 +116,19 @@ class TextClassificationTask(FineTuningTask):
         return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
-        """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv."""
+        """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv.
+
+        Texts without an id are numbered from 0 and repeated there.
+        """
         named = PREDICTIONS, f"{data.name}.tsv"
         path = folder.file(*([PREDICTIONS_FILE] if data.name == "predict" else named))
-        ids, (values,) = (example.id for example in data.examples), outputs.values()
-        write_predictions(path, ids, values, self.spec.labels)
+        ids, (values,), texts = [example.id for example in data.examples], outputs.values(), {}
+        if None in ids:
+            ids = [*map(str, range(len(ids)))]
+            texts["text"] = [example.text for example in data.examples]
+            if self.spec.columns.text_pair:
+                texts["second_text"] = [example.text_pair or "" for example in data.examples]
+        write_predictions(path, ids, values, self.spec.labels, texts)
         log.info(f"Predictions for {len(data.examples):,} examples are in {path}.")
 
     def export(self, model: AlbertClassifier) -> Export:
@@ -288,31 +296,29 @@ def classification_metrics(
       positive: the label that precision, recall and f1 are of.
 
     Returns:
-      `loss` (mean negative log-likelihood), `accuracy`, `macro_f1`, `majority_accuracy` (that of
-      always predicting the most frequent label in `labels`); and for two labels `f1` of the second
-      one and `matthews_corr`, which is 0 if all predictions or all labels are the same. With
-      `positive`, `f1`, `precision` and `recall` are of that label.
+      `loss` (mean negative log-likelihood), `accuracy`, `macro_f1` (the mean of the classes that
+      occur in `labels` or are predicted), `majority_accuracy` (that of always predicting the most
+      frequent label in `labels`); and for two labels `f1` of the second one and `matthews_corr`,
+      which is 0 if all predictions or all labels are the same. With `positive`, `f1`, `precision`
+      and `recall` are of that label.
     """
     from sklearn import metrics
 
     predictions = probabilities.argmax(axis=-1)
-    classes = np.arange(probabilities.shape[-1])
     result = {
         "loss": choice_loss(probabilities, labels),
         "accuracy": metrics.accuracy_score(labels, predictions),
-        "macro_f1": metrics.f1_score(
-            labels, predictions, labels=classes, average="macro", zero_division=0
-        ),
+        "macro_f1": metrics.f1_score(labels, predictions, average="macro", zero_division=0),
         "majority_accuracy": np.bincount(labels).max() / len(labels),
     }
-    if len(classes) == 2 or positive is not None:
+    if probabilities.shape[-1] == 2 or positive is not None:
         name = 1 if positive is None else positive
         truth, found = labels == name, predictions == name
         result["f1"] = metrics.f1_score(truth, found, zero_division=0)
         if positive is not None:
             result["precision"] = metrics.precision_score(truth, found, zero_division=0)
             result["recall"] = metrics.recall_score(truth, found, zero_division=0)
-    if len(classes) == 2:
+    if probabilities.shape[-1] == 2:
         # For a single label it is undefined; scikit-learn would return 0 with a warning.
         single = len(np.unique(np.concatenate([labels, predictions]))) == 1
         result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)

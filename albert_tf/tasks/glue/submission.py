@@ -39,7 +39,7 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
     Raises:
       AlbertError: see `read_predictions`; or they are not for the rows of the test set.
     """
-    ids, labels, values = read_predictions(path)
+    ids, labels, values, _ = read_predictions(path)
     if tuple(labels) != task.labels:
         columns = ", ".join(["id", "prediction", *task.labels])
         raise AlbertError(

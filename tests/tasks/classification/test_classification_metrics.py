@@ -27,10 +27,11 @@ def test_binary_metrics_follow_their_definitions():
     assert metrics["loss"] == pytest.approx(-(8 * np.log(0.9) + 2 * np.log(0.1)) / 10, rel=1e-6)
 
 
-def test_three_classes_have_no_binary_metrics_and_count_absent_ones():
-    metrics = classification_metrics(one_hot(np.array([0, 0, 1]), 3), np.array([0, 1, 1]))
+@pytest.mark.parametrize(("predicted", "f1"), [([0, 0, 1], 2 / 3), ([0, 2, 1], (1 + 2 / 3) / 3)])
+def test_more_classes_have_no_binary_metrics_and_count_those_that_occur(predicted, f1):
+    metrics = classification_metrics(one_hot(np.array(predicted), 4), np.array([0, 1, 1]))
     assert set(metrics) == {"loss", "accuracy", "macro_f1", "majority_accuracy"}
-    assert metrics["macro_f1"] == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
+    assert metrics["macro_f1"] == pytest.approx(f1)
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]])
