@@ -27,7 +27,7 @@ from albert_tf.settings import check_names
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
-from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, without_nan
 from albert_tf.weights.load import (
     ENCODER_SCOPE,
     LoadReport,
@@ -81,7 +81,11 @@ class ExampleSet:
     def outputs(
         self, predict: Callable[[Batch], Tensors], batch_size: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order."""
+        """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order.
+
+        Raises:
+          DivergedError: an output is NaN.
+        """
         check_not_forked()
         rows, parts = [], []
         for batch, length in length_batches(self.source.longest, "predicting", batch_size):
@@ -89,7 +93,8 @@ class ExampleSet:
             outputs = predict(self.source.batch(batch, length))
             parts.append({name: value.numpy() for name, value in outputs.items()})
         order = np.argsort(np.concatenate(rows))
-        return {name: np.concatenate([p[name] for p in parts])[order] for name in parts[0]}
+        outputs = {k: np.concatenate([part[k] for part in parts])[order] for k in parts[0]}
+        return without_nan(outputs)
 
 
 class FineTuningTask(Task):
@@ -226,30 +231,30 @@ class FineTuningTask(Task):
           AlbertError: see `load_weights`.
         """
         source = open_source(checkpoint)
-        head = {
-            name: weight
-            for name, weight in named_weights.items()
-            if name in source.shapes and not name.startswith(ENCODER_SCOPE)
-        }
+        names = [x for x in named_weights if not x.startswith(ENCODER_SCOPE) and x in source.shapes]
+        head = {name: named_weights[name] for name in names}
         if not head:
             return load_weights(source, named_weights)
         path = find_beside(source.location, TASK_FILE)
         theirs = files.read_object(path, "task description") if path else {}
         order = self.order_of_outputs(theirs)
         if order is None:
-            names = theirs.get(self.names_of_outputs)
-            log.info(
-                f"The head of {source.location} is for other outputs (task "
-                f"{theirs.get('task', 'unknown')}{f': {joined(names)}' if names else ''}); that of "
-                "this model starts at random."
-            )
             named_weights = {k: v for k, v in named_weights.items() if k not in head}
+            log.info(
+                f"The head of {source.location} is not taken over, as it is for other outputs "
+                f"({theirs.get('task', 'unknown')}: {joined(self._names_in(theirs))}); the new one "
+                "starts at random."
+            )
         report = load_weights(source, named_weights)
         for weight in head.values() if order else ():
             weight.assign(tf.gather(weight, order))
-        return dataclasses.replace(
-            report, unexpected=tuple(name for name in report.unexpected if name not in head)
-        )
+        left = tuple(name for name in report.unexpected if name not in head)
+        return dataclasses.replace(report, unexpected=left)
+
+    def _names_in(self, values: Mapping[str, Any]) -> list[str]:
+        """Returns the names of the outputs in the content of a task.json."""
+        names = values.get(self.names_of_outputs)
+        return [*map(label_text, names)] if isinstance(names, list) else []
 
     def order_of_outputs(self, theirs: Mapping[str, Any]) -> list[int] | None:
         """Finds this task's outputs among those of the model with another task.json.
@@ -257,8 +262,7 @@ class FineTuningTask(Task):
         Returns their numbers there; an empty list if outputs have no names; None if that model has
         others.
         """
-        entries = theirs, self.task_file()
-        there, here = ([*map(label_text, x.get(self.names_of_outputs) or ())] for x in entries)
+        there, here = map(self._names_in, (theirs, self.task_file()))
         if theirs.get("task") != self.name or {*there} != {*here}:
             return None
         return [there.index(name) for name in here]

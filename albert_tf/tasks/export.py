@@ -148,6 +148,16 @@ def _load_task(source: ModelFolder) -> FineTuningTask | None:
     return task
 
 
+def publish_task(
+    task: FineTuningTask, model: AlbertModel, folder: str, path: str, overwrite: bool = False
+) -> None:
+    """Exports a model in memory, whose run is in `folder`; for the rest see `export_model`."""
+    source, path = ModelFolder(folder), files.path_of(path, "folder to make")
+    sections = source.sections(task.tokenizer, model)
+    sections["Task"] = {"task": task.name, **task.task_file()}
+    publish(task_export(task, model), path, sections, overwrite, source.path)
+
+
 def task_export(task: FineTuningTask, model: AlbertModel, precision: str = FLOAT32) -> Export:
     """Returns the SavedModel of a task with a float32 model, to be published.
 

@@ -115,6 +115,11 @@ class FineTunedModel(abc.ABC):
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, check_held_out, run
 
+        if "init_checkpoint" in settings:
+            raise AlbertError(
+                "`init_checkpoint` is the first argument of `train`, the model to start from; "
+                "leave it out."
+            )
         held_out = () if eval is None else cls._read(eval, "eval", spec)
         check_held_out(train, held_out)
         model = path_of(model, "pretrained model")
@@ -131,7 +136,8 @@ class FineTunedModel(abc.ABC):
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled data, as the task's script computes them.
 
-        The precision is that of the run, while predictions of single texts are made in float32.
+        The weights and settings are those of this object; the precision is that of the run, while
+        predictions of single texts are made in float32.
 
         Args:
           data: as for `train`, with the same columns.
@@ -144,14 +150,16 @@ class FineTunedModel(abc.ABC):
         examples = self._read(data, "eval", vars(self.task.spec))
         size = self.task.eval_batch_size
         run = FineTuneConfig(self._saved("evaluate"), eval_batch_size=size)
-        return Estimator(self.task, run).evaluate(
-            self.task.open_examples(examples, "eval").eval_spec(size)
-        )
+        estimator, weights = Estimator(self.task, run), self.model.named_weights()
+        for name, weight in estimator.model.named_weights().items():
+            weight.assign(weights[name])
+        spec = self.task.open_examples(examples, "eval").eval_spec(size)
+        return estimator.metrics(spec, estimator.outputs(spec))
 
     def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_model`.
 
-        It has the settings that are saved with the model, without `changes` of `load`.
+        It has the weights and settings of this object; its model card describes the run.
 
         Args:
           path: the folder to create.
@@ -160,9 +168,9 @@ class FineTunedModel(abc.ABC):
         Raises:
           AlbertError: the folder exists, or the model is in no folder.
         """
-        from albert_tf.tasks.export import export_model
+        from albert_tf.tasks.export import publish_task
 
-        export_model(self._saved("export"), path, overwrite)
+        publish_task(self.task, self.model, self._saved("export"), path, overwrite)
 
     def _saved(self, action: str) -> str:
         if self.folder is None:

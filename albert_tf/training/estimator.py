@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn
 from albert_tf.data.record_errors import data_errors
-from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
@@ -31,7 +31,7 @@ from albert_tf.training.devices import (
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec
-from albert_tf.training.task import Arrays, Metrics, Task
+from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, without_nan
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
@@ -169,17 +169,11 @@ class Estimator:
         """
         self.load(checkpoint)
         outputs = self.outputs(EvalSpec(input_fn, max_steps=max_steps, name="predict"))
-        if bad := _examples_with_nan(outputs):
-            raise DivergedError(
-                f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} "
-                "examples: its training has diverged. Use another checkpoint, or train again with "
-                "a lower learning rate."
-            )
-        return outputs
+        return without_nan(outputs)
 
     def metrics(self, eval_spec: EvalSpec, outputs: Arrays) -> Metrics:
         """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
-        if _examples_with_nan(outputs):
+        if examples_with_nan(outputs):
             # The arg max of NaNs is the first entry, so an accuracy would look like a result.
             zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
             return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
@@ -245,12 +239,6 @@ class Estimator:
         outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
         order = np.argsort(outputs.pop("example_index"), kind="stable")
         return {name: values[order] for name, values in outputs.items()}
-
-
-def _examples_with_nan(outputs: Arrays) -> int:
-    """Counts the examples with a NaN in any output."""
-    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
-    return int(np.any(bad, axis=0).sum())
 
 
 def _freeze(model: keras.Model, part: str) -> None:

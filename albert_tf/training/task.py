@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.errors import DivergedError
 from albert_tf.keras2 import keras
 from albert_tf.training.specs import FLOAT32
 from albert_tf.weights.load import LoadReport, load_weights
@@ -30,6 +31,23 @@ def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """
     # TensorFlow compares int32 on the CPU, even if the rest of the graph runs on a GPU.
     return tf.argmax(scores, -1) == tf.cast(labels, tf.int64)
+
+
+def examples_with_nan(outputs: Arrays) -> int:
+    """Counts the examples with a NaN in any output."""
+    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
+    return int(np.any(bad, axis=0).sum())
+
+
+def without_nan(outputs: Arrays) -> Arrays:
+    """Returns the outputs; raises DivergedError if one is NaN, whose arg max would be the first."""
+    if bad := examples_with_nan(outputs):
+        raise DivergedError(
+            f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} examples: "
+            "its training has diverged. Use another checkpoint, or train again with a lower "
+            "learning rate."
+        )
+    return outputs
 
 
 class Task(abc.ABC):

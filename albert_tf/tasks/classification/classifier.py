@@ -111,12 +111,11 @@ class _TextModel(FineTunedModel):
         """Returns the output of the task for texts, in their order."""
         texts = checked_texts(texts)
         seconds = [None] * len(texts)
+        if texts and (second_texts is not None) != self.takes_pairs:
+            advice = "pairs of texts; give" if self.takes_pairs else "single texts; leave out"
+            raise AlbertError(f"The model was trained on {advice} the second texts.")
         if second_texts is not None:
             seconds = checked_texts(second_texts, "second texts")
-            if not self.takes_pairs:
-                raise AlbertError(
-                    "The model was trained on single texts; leave the second texts out."
-                )
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
@@ -153,7 +152,8 @@ class TextClassifier(_TextModel):
 
         Raises:
           AlbertError: the texts are not lists of strings or differ in number from the second texts,
-            or second texts are given to a model of single texts.
+            or there are no second texts for a model of pairs, or some for one of single texts.
+          DivergedError: the model answers with NaN.
         """
         return [
             Classified(self.labels[row.argmax()], float(row.max()))

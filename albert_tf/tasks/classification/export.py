@@ -38,7 +38,7 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     second sentence counts as none. It returns `label` [B], a string, or an int64, float64 or bool
     if the labels are such, and `probabilities`, float32 [B, labels], in the order of `labels()`; or
     for regression `value`, float32 [B]. Longer texts are cut as in training. The signature
-    `serving_default` takes `sentences`, and `pairs` both.
+    `serving_default` takes `sentences`, and `pairs` both; of a model of pairs, both take both.
     """
     graph = task.tokenizer.graph()
     length, labels = task.spec.max_seq_length, task.spec.labels
@@ -68,13 +68,13 @@ def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> 
     root = text_model(classify, graph, model)
     root.labels = ReusableSavedModel(all_labels)
     sentences, second = strings("sentences"), strings("second_sentences")
-    signatures = {
-        "serving_default": classify.get_concrete_function(sentences),
-        "pairs": classify.get_concrete_function(sentences, second),
-    }
+    pairs = single = classify.get_concrete_function(sentences, second)
+    if takes_singles := task.spec.columns.text_pair is None:
+        single = classify.get_concrete_function(sentences)
+    signatures = {"serving_default": single, "pairs": pairs}
     probes = []
     for texts in text_batches():
-        for seconds in (None, SENTENCES[: len(texts)]):
+        for seconds in [None, SENTENCES[: len(texts)]][not takes_singles :]:
             pairs = zip(texts, seconds or [None] * len(texts))
             examples = [TextExample("", text, second, None, "") for text, second in pairs]
             expected = task.outputs(model, examples)

@@ -71,6 +71,10 @@ def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
         encode(tokenizer, [example("a", label="z")])
 
 
+def with_each(*labels):
+    return [example("a", label=label) for label in labels]
+
+
 @pytest.mark.parametrize(
     ("given", "labels", "values"),
     [
@@ -85,60 +89,46 @@ def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
     ],
 )
 def test_labels_keep_their_type_and_order_and_become_their_index(given, labels, values):
-    examples = [example("", label=label) for label in given]
-    found = label_set(examples)
+    found = label_set(with_each(*given))
     assert [*map(repr, found)] == [*map(repr, labels)]
-    np.testing.assert_array_equal(label_values(examples, found), values)
+    np.testing.assert_array_equal(label_values(with_each(*given), found), values)
     ClassificationSpec(found, 8)
 
 
 def test_labels_are_found_as_they_are_written_or_by_their_value():
-    examples = [example("", label=label) for label in (1, 1.0, "1")]
+    examples = with_each(1, 1.0, "1")
     np.testing.assert_array_equal(label_values(examples, (0, 1)), [1, 1, 1])
     np.testing.assert_array_equal(label_values(examples, ("1", "1.0")), [0, 1, 0])
     with pytest.raises(AlbertError, match="the label '01' does not occur in the training data"):
-        label_values([example("", label="01")], (0, 1))
-
-
-def test_regression_labels_are_numbers():
-    values = label_values([example("", label=2.5), example("", label="-1e3")], ())
-    np.testing.assert_array_equal(values, [2.5, -1000.0])
+        label_values(with_each("01"), (0, 1))
+    assert label_set(with_each("a", "c", "b"), ("c", "d", "b", "a")) == ("c", "b", "a")
 
 
 def test_numbers_to_learn_have_mean_0_and_deviation_1(tokenizer):
-    examples = [example("a", label=label) for label in (1000, "400", 100.0)]
+    examples = with_each(1000, "4e2", 100.0)
     settings = label_settings(examples, regression=True)
     assert settings == {"labels": (), "mean": 500.0, "deviation": pytest.approx(374.1657387)}
-    task = TextClassificationTask(
-        CONFIG, tokenizer, ClassificationSpec(max_seq_length=8, **settings)
-    )
+    spec = ClassificationSpec(**settings, max_seq_length=8)
+    task = TextClassificationTask(CONFIG, tokenizer, spec)
     targets = task.encode(examples).source.batch(range(3), 8)["label_ids"].numpy()
     np.testing.assert_allclose(targets, stats.zscore([1000, 400, 100]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("labels", [[3, 3.0, "3"], [1.7e9, 1.7e9 + 10]])
-def test_numbers_that_do_not_differ_are_refused(labels):
-    with pytest.raises(AlbertError, match=r"examples \(\d\) are all (3|1.7e\+09), or differ too"):
-        label_settings([example("", label=label) for label in labels], regression=True)
-
-
-def test_training_examples_without_a_label_are_left_out_with_their_number(capsys):
-    examples = [example("a", label=label) for label in ("x", None, 0, None)]
-    assert [x.label for x in with_labels(examples)] == ["x", 0]
-    assert "train: 2 of 4 rows have no label and are left out." in capsys.readouterr().out
-    with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
-        with_labels(examples[1:2])
+    for equal in ([3, 3.0, "3"], [1.7e9, 1.7e9 + 10]):
+        with pytest.raises(AlbertError, match=r"are all (3|1.7e.09), or differ too little"):
+            label_settings(with_each(*equal), regression=True)
 
 
 @pytest.mark.parametrize("label", ["good", "nan", "inf", 3.5e38, "-1e19", 10**400, True])
 def test_regression_labels_that_are_not_numbers_are_refused(label):
     with pytest.raises(AlbertError, match=r"data\.tsv:2: the label .* is not a number from"):
-        label_values([example("", label=label)], ())
+        label_values(with_each(label), ())
 
 
-def test_a_single_label_and_missing_labels_are_refused():
+def test_rows_without_a_label_are_left_out_of_the_training_only(capsys):
+    examples = with_each("x", None, 0, None)
+    assert [x.label for x in with_labels(examples)] == ["x", 0]
+    assert "train: 2 of 4 rows have no label and are left out." in capsys.readouterr().out
+    for refuses in (with_labels, label_set, lambda rows: label_values(rows, ("x", "y"))):
+        with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
+            refuses(examples[1:2])
     with pytest.raises(AlbertError, match=r"training examples \(2\) all have the label 'x'"):
-        label_set([example("a"), example("b")])
-    for labels in (label_set, lambda examples: label_values(examples, ("x", "y"))):
-        with pytest.raises(AlbertError, match=r"data\.tsv:9: the label is missing"):
-            labels([example("a"), example("b", label=None, where="data.tsv:9")])
+        label_set(with_each("x", "x"))

@@ -139,29 +139,11 @@ def test_the_smallest_loss_can_select_the_best_weights(make_task):
     assert make_task("x", "y").best_metric_larger_is_better
 
 
-def test_sums_and_weights_add_up_over_parts_of_a_batch(make_task):
-    task = make_task("x", "y")
-    model = task.build_model()
-    batch = random_batch([0, 1, 1, 0])
-    parts = [{k: v[rows] for k, v in batch.items()} for rows in (slice(0, 1), slice(1, 4))]
-    first, second = ((task.sums(model, part, False), task.weights(part)) for part in parts)
-    added = task.means(*({k: a[k] + b[k] for k in a} for a, b in zip(first, second)))
-    added = {name: float(value) for name, value in added.items()}
-    assert added == pytest.approx(training_means(task, model, batch), rel=1e-5)
-
-
 def test_opening_data_does_not_change_the_task(make_task, tmp_path):
     task = make_task("x", "y")
     before = dict(vars(task))
     task.open_examples(examples_with("x", "y", "x", "x"), "train", training=True)
     assert vars(task) == before
-
-
-def test_a_saved_task_is_loaded(make_task, tmp_path):
-    task = make_task("x", "y", max_seq_length=9)
-    task.save_files(str(tmp_path))
-    loaded = TextClassificationTask.load(str(tmp_path))
-    assert (loaded.description(), loaded.spec) == (task.description(), task.spec)
 
 
 def test_a_task_file_that_does_not_describe_a_classifier_is_refused(tmp_path):

@@ -7,12 +7,12 @@ import random
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks import export
 from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.training.estimator import Estimator
@@ -29,12 +29,11 @@ CONFIG = tiny_config(len(PIECES), num_hidden_layers=2, max_position_embeddings=1
 def run(tmp_path):
     """Writes the output directory of a model with these labels; returns its task and path."""
 
-    def make(labels):
+    def make(labels, pair=None):
         keras.utils.set_random_seed(7)
         tokenizer = write_tokenizer(tmp_path, WORDS)
-        task = TextClassificationTask(
-            CONFIG, tokenizer, ClassificationSpec(labels, 12, TextColumns("text", "pair", "label"))
-        )
+        spec = ClassificationSpec(labels, 12, TextColumns("text", pair, "label"))
+        task = TextClassificationTask(CONFIG, tokenizer, spec)
         write_run(task, tmp_path / "run")
         return task, str(tmp_path / "run")
 
@@ -64,24 +63,22 @@ def test_a_classifier_in_a_forked_process_is_one_sentence(run):
     )
 
 
-def test_texts_and_pairs_are_classified_as_run_classifier_does(run, tmp_path):
-    task, folder = run(("no", "yes", "maybe"))
+@pytest.mark.parametrize("pair", [None, "pair"])
+def test_texts_and_pairs_are_classified_as_run_classifier_does(pair, run, tmp_path):
+    task, folder = run(("no", "yes", "maybe"), pair)
     texts = some_texts(70)  # More than one batch, some longer than the model takes.
-    seconds = [*texts[35:], *texts[:34], ""]
-    both = [*((text, None) for text in texts), *zip(texts, seconds)]
-    expected = estimated(task, folder, both, tmp_path)["probabilities"]
+    seconds = [*texts[35:], *texts[:34], ""] if pair else [None] * 70
+    expected = estimated(task, folder, zip(texts, seconds), tmp_path)["probabilities"]
     best = [task.spec.labels[i] for i in expected.argmax(axis=1)]
     assert len(set(best)) > 1
     classifier = TextClassifier.load(folder)
-    for arguments, rows in (([texts], slice(0, 70)), ([texts, seconds], slice(70, 140))):
-        with pytest.warns(UserWarning, match=r"^Of 70 examples, [1-9]\d* are longer than"):
-            probabilities = classifier.probabilities(*arguments, batch_size=32)
-        np.testing.assert_allclose(probabilities, expected[rows], atol=1e-5)
-        classified = classifier.predict(*arguments)
-        assert [c.label for c in classified] == best[rows]
-        assert [c.probability for c in classified] == pytest.approx(
-            probabilities.max(axis=1).tolist()
-        )
+    given = [texts, seconds] if pair else [texts]
+    with pytest.warns(UserWarning, match=r"^Of 70 examples, [1-9]\d* are longer than"):
+        probabilities = classifier.probabilities(*given, batch_size=32)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    classified = classifier.predict(*given)
+    assert [c.label for c in classified] == best
+    assert [c.probability for c in classified] == pytest.approx(probabilities.max(axis=1).tolist())
 
 
 def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
@@ -98,37 +95,43 @@ def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
         TextClassifier.load(folder)
 
 
-def test_arguments_that_cannot_be_classified_are_refused(run):
-    classifier = TextClassifier.load(run(("no", "yes"))[1])
+SINGLE = [
+    (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
+    ((None,), "The texts must be a list of strings, not None"),
+    (([None],), r"Number 0 \(counted from 0\) of the texts must be a string, not None"),
+    ((["w1", 3.5],), "Number 1 .* must be a string, not 3.5"),
+    ((["w1"], ["w2"]), "trained on single texts; leave out the second texts"),
+]
+PAIRS = [
+    ((["w1"], "w2"), "The second texts must be a list of strings, not 'w2'"),
+    ((["w1"], [None]), "Number 0 .* of the second texts must be a string, not None"),
+    ((["w1"], ["w2", "w3"]), "1 texts, but 2 second texts"),
+    ((["w1"],), "trained on pairs of texts; give the second texts"),
+]
+
+
+@pytest.mark.parametrize(("pair", "cases"), [(None, SINGLE), ("pair", PAIRS)])
+def test_arguments_that_cannot_be_classified_are_refused(pair, cases, run):
+    classifier = TextClassifier.load(run(("no", "yes"), pair)[1])
     assert classifier.predict([]) == [] and classifier.predict([], []) == []
     assert classifier.probabilities(()).shape == (0, 2)
-    for arguments, message in (
-        (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
-        ((["w1"], "w2"), "The second texts must be a list of strings, not 'w2'"),
-        ((None,), "The texts must be a list of strings, not None"),
-        (([None],), r"Number 0 \(counted from 0\) of the texts must be a string, not None"),
-        ((["w1", 3.5],), "Number 1 .* must be a string, not 3.5"),
-        ((["w1"], [None]), "Number 0 .* of the second texts must be a string, not None"),
-        ((["w1"], ["w2", "w3"]), "1 texts, but 2 second texts"),
-    ):
+    for arguments, message in cases:
         with pytest.raises(AlbertError, match=message):
             classifier.predict(*arguments)
     with pytest.raises(AlbertError, match="run predicts labels; open it with TextClassifier"):
         TextRegressor.load(classifier.folder)
 
 
-def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(run):
-    task, folder = run(("no", "yes"))
-    task.spec = dataclasses.replace(task.spec, columns=TextColumns("text", label="label"))
-    task.save_files(folder)
-    with pytest.raises(AlbertError, match="trained on single texts; leave the second texts"):
-        TextClassifier.load(folder).predict(["w1"], ["w2"])
+def test_a_model_that_answers_with_nan_is_refused(run):
+    classifier = TextClassifier.load(run(("no", "yes"))[1])
+    classifier.model.trainable_variables[-1].assign([np.nan, 0.0])
+    with pytest.raises(DivergedError, match="The model gives NaN for 2 of 2 examples"):
+        classifier.predict(["w1", "w2"])
 
 
-@pytest.mark.parametrize("folder", [None, 3, ""])
-def test_a_folder_that_is_not_a_path_is_refused(folder):
+def test_a_folder_that_is_not_a_path_is_refused():
     with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
-        TextClassifier.load(folder)
+        TextClassifier.load(None)
 
 
 #: Settings of a run of two steps, as flags and in Python.
@@ -192,6 +195,8 @@ def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(authors, t
         ({"train": []}, "The train data holds no examples"),
         ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: the label is missing"),
         ({"eval": [{"sentence": "w1", "by": "c"}]}, "eval row 0: the label 'c' does not occur in"),
+        ({"init_checkpoint": "x"}, "`init_checkpoint` is the first argument of `train`"),
+        ({"label": "sentence"}, "are in the columns sentence, sentence; name different ones"),
         ({"model": None}, "The path of the pretrained model must be a string, not None"),
     ],
 )
@@ -205,15 +210,28 @@ def test_wrong_data_and_settings_are_named(arguments, message, authors, tmp_path
 def test_a_model_in_no_folder_is_neither_evaluated_nor_exported(run):
     task, _ = run(("a", "b"))
     classifier = TextClassifier(task, task.build_model())
-    rows = [{"text": "w1", "pair": "w2", "label": "a"}]
+    rows = [{"text": "w1", "label": "a"}]
     for call in (lambda: classifier.evaluate(rows), lambda: classifier.export("x")):
         with pytest.raises(AlbertError, match="load it from its output directory: TextClassifier"):
             call()
 
 
-def test_exporting_exports_the_folder(run, tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(export, "export_model", lambda *a, **b: calls.append((*a, b)))
-    classifier = TextClassifier.load(run(("a", "b"))[1])
-    classifier.export("exported", overwrite=True)
-    assert calls == [(classifier.folder, "exported", True, {})]
+@pytest.mark.usefixtures("self_check_here")
+def test_evaluation_and_export_are_of_the_object_not_of_its_folder(run, tmp_path):
+    classifier = TextClassifier.load(run(("no", "yes"), "pair")[1], max_seq_length=6)
+    bias = classifier.model.named_weights()["output_bias"]
+    pairs = some_texts(9), some_texts(18)[9:]
+    for label, values in (("no", [50.0, 0.0]), ("yes", [0.0, 50.0])):
+        bias.assign(values)
+        rows = {"text": pairs[0], "pair": pairs[1], "label": [label] * 9}
+        assert classifier.evaluate(rows)["accuracy"] == 1.0
+    bias.assign([0.5, 0.0])
+    classifier.export(tmp_path / "exported")
+    assert "max_seq_length: 6" in (tmp_path / "exported/README.md").read_text()
+    classify = tf.saved_model.load(str(tmp_path / "exported"))
+    expected = classifier.probabilities(*pairs)
+    np.testing.assert_allclose(classify(*pairs)["probabilities"], expected, atol=1e-5)
+    signature = classify.signatures["serving_default"].structured_input_signature[1]
+    assert {*signature} == {"sentences", "second_sentences"}
+    with pytest.raises(ValueError, match="Could not find matching concrete function"):
+        classify(pairs[0])
