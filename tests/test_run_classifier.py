@@ -216,6 +216,10 @@ BAD_INPUT = {
         {"text_column": "txt"},
         "train.tsv:2: there is no column 'txt'",
     ),
+    "training data": (
+        {"do_eval": True, "eval_file": "{folder}/train.tsv"},
+        "The 300 examples to evaluate on are the training examples",
+    ),
     "unknown label": (
         {"do_eval": True, "eval_file": "{folder}/odd.tsv"},
         "odd.tsv:2: the label 'neutral' does not occur in the training data",
