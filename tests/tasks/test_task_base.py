@@ -22,6 +22,9 @@ from tests.tasks.conftest import CONFIG
 
 def test_model_files_are_found_by_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
     task.save_files(str(tmp_path))
+    for folder in ("checkpoints", "best"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ckpt-10.index").touch()
     for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
         config, loaded = load_model_files(str(tmp_path / name))
         assert config == task.config
