@@ -14,7 +14,6 @@ from tests.distributed.worker import LENGTH, MODEL
 from tests.support.small_tasks import PIECES, WORDS, open_small_task, squad_content
 
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
-FILES = ("train", "eval", "predict")
 TUNING = [
     "--do_train", "--do_eval", "--do_predict", "--train_step=6", "--warmup_step=2",
     "--learning_rate=0.01", "--eval_every_steps=3", "--train_batch_size=8", "--precision=float32",
@@ -22,17 +21,20 @@ TUNING = [
 ]  # fmt: skip
 
 
-def files_in(folder, suffix):
-    return [f"--{name}_file={folder}/{name}.{suffix}" for name in FILES]
+def write_files(folder, name, text, begin):
+    """Writes a file to evaluate and predict, and one to train on, with a space more."""
+    (folder / name).write_text(text)
+    (folder / f"train-{name}").write_text(text.replace(begin, f"{begin} ", 1))
+    names = {"train": f"train-{name}", "eval": name, "predict": name}
+    return [f"--{action}_file={folder / name}" for action, name in names.items()]
 
 
 def classifier(folder):
-    """13 texts to train on; 12 of them to evaluate on and to predict."""
+    """13 texts to train on, to evaluate on and to predict."""
     rows = [f"{' '.join(WORDS[i : i + 2 + i % 5])}\t{'xy'[i % 2]}" for i in range(13)]
-    for name in FILES:
-        (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
-        rows = rows[:12]
-    return ["run_classifier.py", *TUNING, *files_in(folder, "tsv")], ["predictions.tsv"]
+    text = "text\tlabel\n" + "\n".join(rows) + "\n"
+    files = write_files(folder, "texts.tsv", text, "text\tlabel\n")
+    return ["run_classifier.py", *TUNING, *files], ["predictions.tsv"]
 
 
 def race(folder):
@@ -41,21 +43,19 @@ def race(folder):
         {"context": " ".join(WORDS[i : i + 8]), "question": WORDS[i], "options": WORDS[:3]}
         for i in range(13)
     ]
-    for name in FILES:
-        rows = (json.dumps({**line, "label": i % 3}) for i, line in enumerate(lines))
-        (folder / f"{name}.jsonl").write_text("\n".join(rows))
-        lines = lines[:12]
-    flags = [*files_in(folder, "jsonl"), "--max_qa_length=6", "--num_seeds=2"]
-    return ["run_race.py", *TUNING, *flags], ["predictions.tsv", "seeds.json"]
+    text = "\n".join(json.dumps({**line, "label": i % 3}) for i, line in enumerate(lines))
+    files = write_files(folder, "questions.jsonl", text, '"question": "')
+    flags = ["--max_qa_length=6", "--num_seeds=2"]
+    return ["run_race.py", *TUNING, *files, *flags], ["predictions.tsv", "seeds.json"]
 
 
 def squad(folder):
     """13 questions, of which half have no answer."""
-    for name, count in zip(FILES, (13, 12, 12)):
-        (folder / f"{name}.json").write_text(json.dumps(squad_content("2.0", count)))
-    flags = [*files_in(folder, "json"), "--version=2.0", "--doc_stride=4", "--max_query_length=4"]
+    text = json.dumps(squad_content("2.0", 13))
+    files = write_files(folder, "squad.json", text, '"question": "')
+    flags = ["--version=2.0", "--doc_stride=4", "--max_query_length=4"]
     written = ["predictions.json", "nbest_predictions.json", "null_odds.json", "thresholds.json"]
-    return ["run_squad.py", *TUNING, *flags], written
+    return ["run_squad.py", *TUNING, *files, *flags], written
 
 
 def pretraining(folder):
