@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu_step import emit, pretrain, program, run
-from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
 from tests.support.builders import tiny_config
 from tests.support.device_side import needs_jax, run_with_jax
 
@@ -34,31 +33,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_a_program_takes_the_batch_and_the_state_and_returns_the_state(folder):
-    loaded = Program.load(str(folder / "programs/check"))
-    kinds = [p.kind for p in loaded.parameters]
-    assert kinds[: kinds.index(STEP)] == [program.BATCH] * 7
-    assert len(loaded.of_kind(SLOT)) == 2 * len(loaded.of_kind(WEIGHT)) > 40
-    replaced = [loaded.parameters[i].name for i in loaded.updates]
-    assert sorted(replaced) == sorted(p.name for p in loaded.state())
-    assert {*kinds} == {*program.KINDS}  # The step captures nothing else.
-    assert loaded.tokens == LENGTH * ROWS
-    assert "loss" in loaded.metrics
-
-
-def test_initial_weights_depend_on_the_seed_and_the_name():
-    def value(name, seed=1, **fields):
-        parameter = Parameter(WEIGHT, name, (50, 40), "float32", **fields)
-        return program.initial_value(parameter, seed, stddev=0.02)
-
-    assert np.array_equal(value("a"), value("a"))
-    assert not np.array_equal(value("a"), value("b"))
-    assert not np.array_equal(value("a"), value("a", seed=2))
-    assert np.abs(value("a")).max() <= np.float32(0.04)
-    assert value("a").std() == pytest.approx(0.02 * 0.88, rel=0.05)  # Cut at two deviations.
-    assert (value("gamma", value=1.0) == 1).all()
-
-
 @pytest.mark.parametrize("part_bytes", [None, 1000])
 def test_a_state_is_read_as_it_was_written(part_bytes, tmp_path):
     state = {"a/b": np.arange(1000, dtype=np.float32), "step": np.array(3)}
@@ -71,20 +45,6 @@ def test_a_state_is_read_as_it_was_written(part_bytes, tmp_path):
     assert pretrain.newest_state(str(tmp_path)) == str(tmp_path / "state-20.npz")
     with pytest.raises(FileNotFoundError, match="neither"):
         program.load_state(str(tmp_path / "state-4.npz"))
-
-
-def test_an_entry_of_the_log_holds_means_of_the_finite_steps():
-    columns = {
-        "finite": np.array([1.0, 0.0, 1.0]),
-        "loss": np.array([2.0, np.nan, 4.0]),
-        "learning_rate": np.array([0.1, 0.2, 0.3]),
-        "tokens": np.array([6.0, 6.0, 6.0]),
-        "positions": np.array([8.0, 8.0, 8.0]),
-    }
-    expected = {"step": 9, "split": "train", "loss": 3.0, "learning_rate": 0.3}
-    assert pretrain.log_entry(9, columns) == {**expected, "padding_share": 0.25}
-    lost = pretrain.log_entry(9, {**columns, "finite": np.zeros(3)})
-    assert np.isnan(lost["loss"]) and lost["learning_rate"] == 0.3
 
 
 @needs_jax

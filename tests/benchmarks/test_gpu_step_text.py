@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
-from albert_tf.data_prep.documents import Bucket, tokenize
+from albert_tf.data_prep.documents import tokenize
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from albert_tf.weights.run_folder import RunFolder
@@ -83,17 +83,6 @@ def batches(path, seed=1, workers=1, step=0, count=150, **options):
 
 def equal(one, other):
     return all(np.array_equal(one[name], other[name]) for name in one)
-
-
-def test_a_text_is_read_as_it_was_written(path, documents, tokenizer):
-    loaded = text.Text.load(path, num_buckets=3)
-    assert len(loaded.buckets) == 3
-    for number, bucket in enumerate(loaded.buckets):
-        expected = Bucket.from_numbers(np.concatenate(documents[number::3]))
-        for name in ("tokens", "sentence_bounds", "document_bounds"):
-            np.testing.assert_array_equal(getattr(bucket, name), getattr(expected, name))
-    assert loaded.tokenizer.mask_id == tokenizer.mask_id
-    assert np.array_equal(loaded.tokenizer.word_starts, tokenizer.word_starts)
 
 
 def test_batches_have_the_programs_shapes_and_the_builders_masks(path, tokenizer):

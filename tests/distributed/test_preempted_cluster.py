@@ -17,7 +17,7 @@ from tests.distributed.cluster import ROOT, Cluster
 from tests.support.builders import tiny_config
 from tests.training.damage import stored
 
-PROGRESS = r"^train \d+/"
+PROGRESS = r"^train +\d+% \d+/"
 
 
 def command(folder, **values):
@@ -79,7 +79,7 @@ def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
     }
     folder = tmp_path / "run"
     with Cluster(command(folder, **values), tmp_path) as cluster:
-        cluster.wait_for(r"^eval \d+/400", 1)
+        cluster.wait_for(r"^eval +\d+% \d+/400", 1)
         cluster.processes[1].send_signal(signal.SIGTERM)
         exits = cluster.wait()
     for done in exits:

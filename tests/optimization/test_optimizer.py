@@ -96,45 +96,6 @@ def test_results_equal_those_of_tensorflow_addons_in_every_bit(compiled, name, b
             np.testing.assert_array_equal(slot, reference.get_slot(weight, moment), err_msg=k)
 
 
-def numpy_step(name, weight_name, w, m, v, g, lr, t, bias_correction, decay=0.01, eps=1e-6):
-    """One update written from the papers, in float64; t counts from 1."""
-    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-    m_hat, v_hat = m, v
-    if bias_correction:
-        m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.999**t)
-    u = m_hat / (np.sqrt(v_hat) + eps)
-    ratio = 1.0
-    if weight_name == KERNEL:
-        u = u + decay * w
-        if name == "lamb":
-            ratio = np.linalg.norm(w) / np.linalg.norm(u)
-    return w - lr * ratio * u, m, v
-
-
-@pytest.mark.parametrize("bias_correction", [False, True])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_twenty_random_steps_follow_numpy(name, bias_correction):
-    rng = np.random.default_rng(0)
-    variables = {k: tf.Variable(rng.normal(size=s), dtype=tf.float32) for k, s in SHAPES.items()}
-    state = {k: [v.numpy().astype(np.float64), 0.0, 0.0] for k, v in variables.items()}
-    rates = np.linspace(0.01, 0.001, 20).astype(np.float32)
-    optimizer = AlbertOptimizer(
-        name, lambda step: tf.gather(rates, step), variables, bias_correction=bias_correction
-    )
-    for t, rate in enumerate(rates, start=1):
-        gradients = {k: rng.normal(size=s) for k, s in SHAPES.items()}
-        optimizer.apply_gradients_if(
-            tf.constant(True), {k: tf.constant(g, tf.float32) for k, g in gradients.items()}
-        )
-        for k in SHAPES:
-            state[k] = numpy_step(name, k, *state[k], gradients[k], rate, t, bias_correction)
-    slots = optimizer.named_slots
-    for k, (w, m, v) in state.items():
-        np.testing.assert_allclose(variables[k].numpy(), w, rtol=0, atol=1e-5)
-        np.testing.assert_allclose(slots[f"{k}/adam_m"].numpy(), m, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(slots[f"{k}/adam_v"].numpy(), v, rtol=0, atol=1e-6)
-
-
 def test_a_weight_of_zeros_moves():
     variable = tf.Variable([0.0, 0.0])
     optimizer = AlbertOptimizer("lamb", 0.1, {KERNEL: variable})
