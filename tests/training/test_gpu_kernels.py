@@ -236,14 +236,3 @@ def test_operations_left_to_the_cpu_are_detected(function, fault):
     inner = tf.function(function)
     graph = tf.function(lambda x: inner(x)).get_concrete_function(tf.TensorSpec([], tf.int32)).graph
     assert any(line.startswith(fault) for line in left_to_the_cpu(graph))
-
-
-def test_float_and_int64_tensors_and_views_of_the_batch_are_no_fault():
-    @tf.function
-    def function(ids):
-        positions = tf.range(30_000, dtype=tf.int64)
-        rows = tf.reshape(tf.ensure_shape(ids, [64, 512]), [2, 32, 512])[0]
-        return tf.gather(tf.cast(positions, tf.float32), rows)
-
-    graph = function.get_concrete_function(tf.TensorSpec([64, 512], tf.int32)).graph
-    assert left_to_the_cpu(graph) == []

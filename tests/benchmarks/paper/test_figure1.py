@@ -17,38 +17,11 @@ import albert_tf
 from albert_tf.cli import script
 from albert_tf.weights.conversion import convert
 from benchmarks.paper import __main__ as kit
-from benchmarks.paper.figure1 import LayerChanges, measure, table
+from benchmarks.paper.figure1 import measure, table
 
 pytestmark = pytest.mark.tooling
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
-
-
-def changed(*states, mask=None):
-    changes = LayerChanges()
-    states = [np.array(state, np.float32) for state in states]
-    changes.add(states, np.ones(states[0].shape[:2], int) if mask is None else np.array(mask))
-    return changes.means()
-
-
-def test_turning_stretching_and_reversing_are_distinguished():
-    turned, stretched, reversed_ = changed([[[3, 0]]], [[[0, 3]]], [[[0, 12]]], [[[0, -12]]])
-    values = [(x["l2_distance"], x["angle"]) for x in (turned, stretched, reversed_)]
-    np.testing.assert_allclose(values, [(18**0.5, 90), (9, 0), (24, 180)], atol=1e-9)
-    assert [x["layer"] for x in (turned, stretched, reversed_)] == [1, 2, 3]
-
-
-def test_the_mean_is_over_the_tokens_of_all_batches_without_padding():
-    changes = LayerChanges()
-    nothing = np.full([1, 2, 2], np.nan)
-    before, after = [[[1, 0], [1, 0]]], [[[2, 0], [0, 1]]]
-    changes.add([np.array(before), np.array(after)], np.array([[1, 1]]))
-    changes.add([nothing, nothing], np.array([[0, 0]]))
-    changes.add([np.array([[[1, 0]]]), np.array([[[1, 0]]])], np.array([[1]]))
-    (layer,) = changes.means()
-    assert changes.tokens == 3
-    assert layer["l2_distance"] == pytest.approx((1 + 2**0.5) / 3)
-    assert layer["angle"] == pytest.approx(30)
 
 
 def test_layers_of_the_tf1_release_give_the_same_figure():
