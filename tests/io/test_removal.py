@@ -21,7 +21,6 @@ RUN, OTHER = removal.owner_id("run", 1), removal.owner_id("run", 2)
 ALLOWED = {
     "albert_tf/io/removal.py",
     "albert_tf/io/locks.py",
-    "albert_tf/pretrained/archives.py",
     "benchmarks/gpu_step/program.py",
 }
 

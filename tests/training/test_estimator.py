@@ -264,7 +264,7 @@ def test_mixed_bfloat16_keeps_float32_weights(tmp_path, make):
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
     estimator, spec, _ = make(tmp_path, gradient_accumulation_steps=3)
     message = (
-        r"`train_batch_size`=8 is not divisible by 3 \(replicas × gradient_accumulation_steps\)"
+        r"`train_batch_size`=8 is not divisible by 3 \(replicas × `gradient_accumulation_steps`\)"
     )
     with pytest.raises(AlbertError, match=message):
         estimator.train(spec)
