@@ -26,7 +26,9 @@ def flag_definitions(script):
     if script.startswith("-m "):
         module, command = script.split()[1:]
         return importlib.import_module(f"{module}.__main__").COMMANDS[command][1]
-    return importlib.import_module(script.removesuffix(".py").replace("/", ".")).define_flags
+    name = script.removesuffix(".py").replace("/", ".")
+    package = "albert_tf" if "." in name else "albert_tf.scripts"
+    return importlib.import_module(f"{package}.{name}").define_flags
 
 
 @pytest.fixture
