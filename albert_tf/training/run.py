@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
+#: The loss that makes equal scores better, as a share of the best one's. Rounding, which the number
+#: of processes changes, must not decide.
+_LOWER_LOSS = 0.99
 
 
 class _SavedState(tf.train.experimental.PythonState):
@@ -298,7 +301,7 @@ class TrainingRun:
         return bool(stopped_early) or step == self.train_spec.max_steps
 
     def _compare_with_best(self, step: int, results: Metrics) -> None:
-        """Saves the weights if the value of the metric is the best so far; of equals, the loss."""
+        """Saves the weights if the metric is the best so far, or equal at a clearly lower loss."""
         best, metric = self.store.best, self.task.best_metric
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if best and not best.is_of(self.eval_spec.fingerprint):
@@ -307,7 +310,7 @@ class TrainingRun:
         value, loss = results[metric], results.get("loss", np.nan)
         better = best is None or sign * value > sign * best.value
         if not better and value == best.value and best.loss is not None:
-            better = loss < best.loss
+            better = loss < _LOWER_LOSS * best.loss
         if np.isfinite(value) and better:
             loss = loss if np.isfinite(loss) else None
             self.store.save_best(step, metric, value, self.eval_spec.fingerprint, loss)
