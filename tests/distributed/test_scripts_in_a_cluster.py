@@ -93,7 +93,9 @@ def files_of(folder):
 
 def assert_alike(actual, expected):
     """The same texts, and numbers that differ little."""
-    a, b = NUMBER.split(actual.decode()), NUMBER.split(expected.decode())
+    # Weights that differ in their last digits have another checksum.
+    texts = [re.sub(r'"crc32": \d+', "", content.decode()) for content in (actual, expected)]
+    a, b = map(NUMBER.split, texts)
     assert a[::2] == b[::2]
     assert list(map(float, a[1::2])) == pytest.approx(list(map(float, b[1::2])), abs=1e-4)
 
