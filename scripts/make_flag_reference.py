@@ -14,7 +14,6 @@ from absl import flags
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = (
-    "scripts.sample_data",
     "data_prep.split_sentences",
     "data_prep.train_sentencepiece",
     "data_prep.create_pretraining_data",
@@ -78,6 +77,7 @@ def flag_reference() -> str:
         section(f"{name.removeprefix('scripts.').replace('.', '/')}.py", f"albert_tf.{name}")
         for name in SCRIPTS
     ]
+    sections.append(section("albert sample-data", "albert_tf.scripts.sample_data"))
     for name in COMMANDS:
         title = f"albert {name.replace('_', '-')} MODEL"
         sections.append(section(title, f"albert_tf.commands.{name}"))

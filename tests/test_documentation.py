@@ -54,7 +54,9 @@ def commands(page):
             modules = albert.COMMANDS[match[1]].modules
             uses_model = "commands" in modules[0] and not match[2].startswith("--")
             script = f"{modules[-1].removeprefix('scripts.').replace('.', '/')}.py"
-            found.append((f"albert {match[1]} MODEL" if uses_model else script, match[2]))
+            if uses_model or not (ROOT / script).exists():
+                script = f"albert {match[1]}{' MODEL' * uses_model}"
+            found.append((script, match[2]))
     names = r" --(?!help\b)(\w+)"
     return [(script, re.findall(names, f" {given}")) for script, given in found]
 

@@ -8,7 +8,7 @@ documents.
   albert split-sentences --input_file=wiki.jsonl.gz \\
     --input_format=jsonl --output_file=sentences.txt.gz
 
-See `data_prep.sentence_splitter` for where sentences end. Text is streamed, so
+See `albert_tf.data_prep.sentence_splitter` for where sentences end. Text is streamed, so
 memory does not grow with the corpus.
 """
 
@@ -34,10 +34,9 @@ from albert_tf.cli.flags import (
 from albert_tf.data_prep.sentence_splitter import SentenceSplitter, ends_sentence, unwrap
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
-from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import new_text_file, read_lines
-from albert_tf.io.text_tables import data_rows, library_rows
+from albert_tf.io.text_tables import data_rows, json_rows, library_rows
 from albert_tf.settings import Settings, setting
 
 TEXT, JSONL, PARQUET = INPUT_FORMATS = ("text", "jsonl", "parquet")
@@ -85,22 +84,15 @@ def _read_paragraphs(
     elif layout.input_format == PARQUET:
         rows = data_rows(library_rows(source), source)
     else:
-        rows = _json_rows(source, on_read)
+        read = json_rows(source, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
+        rows = ((f"{source}:{number}", row) for number, row in read)
     for where, row in rows:
         yield from _paragraphs(_document(row, where).splitlines(), layout.join_lines)
         yield None
 
 
-def _json_rows(path: str, on_read: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
-    lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{path}:{number}"
-            yield where, parse_json(line, f"{where}: the line")
-
-
-def _document(row: Any, where: str) -> str:
-    text = row.get("text") if isinstance(row, dict) else None
+def _document(row: Mapping[str, Any], where: str) -> str:
+    text = row.get("text")
     if not isinstance(text, str):
         raise AlbertError(f"{where}: there is no text under the key 'text'.")
     if bad := _NOT_TEXT.search(text):

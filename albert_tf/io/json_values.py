@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -45,10 +46,10 @@ class _RepeatedKeyError(ValueError):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Makes a JSON object; parsers disagree about which of two values for a key counts."""
-    value, seen = dict(pairs), set()
+    value = dict(pairs)
     if len(value) < len(pairs):
-        key = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise _RepeatedKeyError(f"an object has the key {short_repr(key)} twice")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common()
+        raise _RepeatedKeyError(f"an object has the key {short_repr(key)} more than once")
     return value
 
 

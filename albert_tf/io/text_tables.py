@@ -385,14 +385,18 @@ def _name(row: dict[str, Any], column: str, where: str) -> str:
     return name
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the number and the text of each line."""
-    return enumerate(read_lines(path, long_line_advice=_LONG_LINE_ADVICE), start=1)
+def _lines(path: str, **options: Any) -> Iterator[tuple[int, str]]:
+    """Yields the number and the text of each line; for the options see `read_lines`."""
+    options = {"long_line_advice": _LONG_LINE_ADVICE, **options}
+    return enumerate(read_lines(path, **options), start=1)
 
 
-def json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line; NaN is None."""
-    for number, line in _lines(path):
+def json_rows(path: str, **options: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the objects of JSON lines (.gz, .bz2 and .xz too), each with its line; NaN is None.
+
+    For the options see `read_lines`.
+    """
+    for number, line in _lines(path, **options):
         if not line.strip():
             continue
         row = parse_json(line, f"{path}:{number}: the line")

@@ -10,8 +10,8 @@ number of options.
   albert choose --do_predict --predict_file=new.jsonl \\
     --output_dir=runs/mine
 
-RACE is read as distributed, one file for each article; run_race.py trains on
-train, evaluates on dev and predicts test. A line of a .jsonl file is an object
+RACE is read as distributed, one file for each article: train to train on,
+dev to evaluate on, test to predict. A line of a .jsonl file is an object
 with context, question, options and label (from 0) or answer (a letter);
 context or question may be absent and, for prediction, the label. A blank "_"
 in a question is replaced with the option. Evaluation writes eval_results.json,

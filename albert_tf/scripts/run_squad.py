@@ -20,7 +20,7 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_settings, refuse_flags
+from albert_tf.cli.flags import define_settings
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.squad.data import FILES, Question, SquadSpec, read_squad
@@ -51,8 +51,6 @@ def _main() -> None:
     task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}")
     if FLAGS.null_score_diff_threshold is not None:
         task.use_threshold(FLAGS.null_score_diff_threshold)
-    if task.spec.version == "1.1":
-        refuse_flags(("start_n_top", "end_n_top"), "models of SQuAD 1.1 have no beam.")
 
     def read(action: str) -> list[Question]:
         return read_squad(shared.file_of(action), version=task.spec.version)

@@ -212,6 +212,11 @@ class FineTuningTask(Task):
     ) -> ExampleSet:
         """Converts examples to token sequences of at most `max_seq_length`.
 
+        Args:
+          examples: as `_read` of the task's Python class returns them.
+          labelled: whether the labels are needed.
+          training: whether the sequences are for training.
+
         Raises:
           AlbertError: a label is missing or unknown, or as the task says.
         """

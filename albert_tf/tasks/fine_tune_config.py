@@ -93,7 +93,11 @@ class FineTuneConfig(RunConfig):
         needs="do_train",
     )
     classifier_dropout: float = setting(
-        0.1, "Dropout on the input of the task's head.", maximum=0.99, flag=None
+        0.1,
+        "Dropout on the input of the task's head.",
+        maximum=0.99,
+        needs="do_train",
+        source="Lan et al., 2020, Table 14",
     )
     num_seeds: int = setting(
         1,

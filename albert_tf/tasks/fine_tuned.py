@@ -113,7 +113,7 @@ class FineTunedModel(abc.ABC):
         settings: Mapping[str, Any],
     ) -> Self:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
-        from albert_tf.tasks.runner import Examples, check_held_out, run
+        from albert_tf.tasks.runner import Examples, run
 
         if "init_checkpoint" in settings:
             raise AlbertError(
@@ -121,7 +121,6 @@ class FineTunedModel(abc.ABC):
                 "leave it out."
             )
         held_out = () if eval is None else cls._read(eval, "eval", spec)
-        check_held_out(train, held_out)
         model = path_of(model, "pretrained model")
         settings = {**settings, "init_checkpoint": model}
         task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,8 +44,7 @@ ACTIONS = {
     "predict": "to predict",
 }
 #: Settings of RunConfig that fine-tuning leaves at their defaults, or has in another form.
-_PRETRAINING = ("num_warmup_steps", "poly_power", "shallow_layers",
-                "num_shallow_steps")  # fmt: skip
+_PRETRAINING = ("num_warmup_steps", "shallow_layers", "num_shallow_steps")
 _BESIDE = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
 
 
@@ -108,16 +108,11 @@ def file_of(action: str) -> str:
 
 
 def read_examples(read: Callable[[str], Sequence[Any]]) -> Examples:
-    """Returns the examples that `read` returns for each requested one of ACTIONS.
-
-    Raises:
-      AlbertError: see `check_held_out`.
-    """
-    from albert_tf.tasks.runner import Examples, check_held_out
+    """Returns the examples that `read` returns for each requested one of ACTIONS."""
+    from albert_tf.tasks.runner import Examples
 
     asked = requested()
     train, held_out, new = (read(action) if action in asked else () for action in ACTIONS)
-    check_held_out(train, held_out)
     return Examples(train, {"eval": held_out}, {"predict": new})
 
 
@@ -131,10 +126,10 @@ def check_outputs(names: Sequence[str]) -> None:
 def suggest(use: str) -> None:
     """Prints, after a training, the commands that use and export the model."""
     if FLAGS.do_train:
-        folder = FLAGS.output_dir.rstrip("/")
+        folder, export = map(shlex.quote, (FLAGS.output_dir, f"{FLAGS.output_dir}-export"))
         log.info(
             f"Try the model, and export it:\n  albert {use.format(folder)}\n"
-            f"  albert export --albert_directory={folder} --export_path={folder}-export"
+            f"  albert export --albert_directory={folder} --export_path={export}"
         )
 
 

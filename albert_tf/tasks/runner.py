@@ -41,7 +41,7 @@ class Examples:
     predict: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
 
-def check_held_out(train: Sequence[Any], held_out: Sequence[Any]) -> None:
+def _check_held_out(train: Sequence[Any], held_out: Sequence[Any]) -> None:
     """Raises AlbertError if the examples to evaluate on are the training examples, in any order."""
     if not train or len(train) != len(held_out):
         return
@@ -74,11 +74,13 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
       The metrics of `report`; empty without evaluation.
 
     Raises:
-      AlbertError: several seeds are to be trained without evaluation, or in the output directory of
-        a run with one seed, or vice versa; another process trains there; or see
-        `Estimator.train_and_evaluate`.
+      AlbertError: the examples to evaluate on are the training examples; several seeds are to be
+        trained without evaluation, or in the output directory of a run with one seed, or vice
+        versa; another process trains there; or see `Estimator.train_and_evaluate`.
       DivergedError: the training has diverged, with several seeds each time.
     """
+    for held_out in examples.evaluate.values():
+        _check_held_out(examples.train, held_out)
     folder, seeds, size = RunFolder(config.output_dir), _seeds(config), config.eval_batch_size
     folders = [config.output_dir, *(own.output_dir for own in seeds.values())]
     open_examples = functools.partial(

@@ -128,7 +128,7 @@ class RunConfig(Settings):
     )
     learning_rate: float = _training(0.00176, "Peak learning rate.", minimum=ABOVE_0)
     num_warmup_steps: int = _training(3125, "Steps of linear warm-up.")
-    poly_power: float = _training(1.0, "Exponent of the polynomial decay.")
+    poly_power: float = _training(1.0, "Exponent of the polynomial decay.", flag=None)
     shallow_layers: int | None = _training(
         None,
         "Number of layers in the first num_shallow_steps steps. Steps with fewer layers take less "

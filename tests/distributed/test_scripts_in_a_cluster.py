@@ -17,7 +17,7 @@ NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
 TUNING = [
     "--do_train", "--do_eval", "--do_predict", "--train_step=6", "--warmup_step=2",
     "--learning_rate=0.01", "--eval_every_steps=3", "--train_batch_size=8", "--precision=float32",
-    "--dropout=0", f"--max_seq_length={LENGTH}",
+    "--dropout=0", "--classifier_dropout=0", f"--max_seq_length={LENGTH}",
 ]  # fmt: skip
 
 

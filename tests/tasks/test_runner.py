@@ -113,7 +113,7 @@ def seeds(tokenizer, tmp_path_factory):
 
         patch.setattr(owner, name, wrapper)
 
-    examples = Examples(texts, {"eval": texts}, {"new": texts})
+    examples = Examples(texts, {"eval": texts[2:]}, {"new": texts})
     with (
         contextlib.redirect_stdout(io.StringIO()) as printed,
         pytest.MonkeyPatch.context() as patch,
@@ -171,7 +171,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     folder = str(tmp_path / "run/best")
     record = BestRecord.load(folder)
     dataclasses.replace(record, value=earlier).save(folder)
-    run(task, Examples(texts, {"eval": texts}), config)  # It has no evaluations before the end.
+    run(task, Examples(texts, {"eval": texts[2:]}), config)  # It has no evaluations before the end.
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [x["step"] for x in map(json.loads, lines) if x["split"] == "eval"] == [11]
     assert BestRecord.load(folder).step == (record.step if earlier > 0.5 else 11)
@@ -189,7 +189,7 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
         warmup_step=0,
         eval_every_steps=every_steps,
     )
-    results = run(task, Examples(texts, {"eval": texts}), config)
+    results = run(task, Examples(texts, {"eval": texts[2:]}), config)
     assert 0 <= results["accuracy"] <= 1
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["split"] for line in lines].count("eval") == evaluations
@@ -228,7 +228,7 @@ def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
     config = FineTuneConfig(**same, train_step=11, warmup_step=2, eval_every_steps=4, num_seeds=2)
     texts = some_examples(70)
     data = task.open_examples(texts, "train", training=True)
-    other = texts if held_out == "same" else texts[:30]
+    other = texts[2:] if held_out == "same" else texts[:30]
     eval_spec = task.open_examples(other, "eval").eval_spec(8, 4)
     evaluated = []
     monkeypatch.setattr(

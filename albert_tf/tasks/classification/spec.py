@@ -121,7 +121,7 @@ class ClassificationSpec(Settings):
     def weights_by_label(self) -> dict[str, float]:
         """Returns the weights in `class_weights`, in the order of the labels; none if balanced."""
         text, names = self.class_weights, self.names
-        form = r"(.+?):(\d*\.?\d+(?:e-?\d+)?)(?:,|$)"
+        form = r"(.+?):(\d*\.?\d+(?:e[-+]?\d+)?)(?:,|$)"
         given = {label: float(weight) for label, weight in re.findall(form, text)}
         is_given = re.fullmatch(f"(?:{form})+", text) and given.keys() <= {*names}
         if not names or not (text == BALANCED or (is_given and min(given.values()) > 0)):

@@ -63,9 +63,9 @@ class SquadSpec(Settings):
     max_answer_length: int = setting(
         30, "Maximum answer length in tokens.", minimum=1, maximum=1 << 16
     )
-    start_n_top: int = setting(5, "2.0: number of starts in the beam.", minimum=1, maximum=32)
+    start_n_top: int = setting(5, "2.0: starts in the beam.", minimum=1, maximum=32, flag=None)
     end_n_top: int = setting(
-        5, "2.0: number of ends in the beam for each start.", minimum=1, maximum=1000
+        5, "2.0: ends in the beam for each start.", minimum=1, maximum=1000, flag=None
     )
     max_seq_length: int = setting(
         384, "Maximum length of question and window, in tokens.", minimum=1
