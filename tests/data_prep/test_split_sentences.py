@@ -86,7 +86,7 @@ def test_each_json_line_is_a_document(tmp_path):
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
     expected = [["One.", "Two.", "Three."], ["Four é."]]
     assert split(tmp_path, text, input_format="jsonl") == expected
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
     path, output = str(tmp_path / "in.parquet"), str(tmp_path / "out.txt")
     parquet.write_table(importlib.import_module("pyarrow").Table.from_pylist(rows), path)
     for texts, form in (([path], "parquet"), (iter(rows), "text"), (rows, "text")):

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import sys
 import types
 
 import numpy as np
@@ -217,7 +218,7 @@ def test_all_kinds_of_data_give_the_same_rows():
 
 
 def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
     table = importlib.import_module("pyarrow").Table.from_pylist(ROWS)
     assert [row for _, row in data_rows(table, "train")] == ROWS
     parquet.write_table(table, path := str(tmp_path / "a.parquet"))
@@ -231,9 +232,14 @@ def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
         next(library_rows(str(tmp_path / "b.parquet")))
 
 
-@pytest.mark.skipif(bool(importlib.util.find_spec("openpyxl")), reason="openpyxl is installed")
-def test_a_package_that_is_not_installed_is_named(tmp_path):
-    path = write(tmp_path / "a.xlsx", "")
+def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
+    book, path = importlib.import_module("openpyxl").Workbook(), str(tmp_path / "a.xlsx")
+    for row in (["text", None, "label"], ["a b", "x", 1], [None] * 3, ["c", None, 0]):
+        book.active.append(row)
+    book.create_sheet().append(["another"])
+    book.save(path)
+    assert [row for _, row in data_rows(library_rows(path), path)] == ROWS
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(AlbertError, match=r"a\.xlsx needs the package openpyxl: pip install"):
         read_text_table(path, TextColumns("text"))
 

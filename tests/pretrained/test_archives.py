@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import shutil
 import stat
@@ -276,7 +277,7 @@ def answer(body=b"", *headers, status="200 OK"):
 
 
 HTML = b"<html>Log in</html>"
-TAR = gzip.compress(member("x").tobuf() + bytes(10240))
+TAR = gzip.compress(member("x").tobuf() + bytes(10240), mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +297,7 @@ TAR = gzip.compress(member("x").tobuf() + bytes(10240))
         (answer(b"", "Location: /model.tar.gz", status="302 F"), "would lead to an infinite loop"),
         (b"hello", r"\(hello\); check the address"),
     ],
+    ids=itertools.count(),  # All processes of a test run must have the same names.
 )  # fmt: skip
 def test_what_is_no_archive_never_gets_the_name(server, url, path, raw, message):
     server.raw["/model.tar.gz"] = raw
