@@ -8,8 +8,8 @@ documents.
   albert split-sentences --input_file=wiki.jsonl.gz \\
     --input_format=jsonl --output_file=sentences.txt.gz
 
-See `albert_tf.data_prep.sentence_splitter` for where sentences end. Text is streamed, so
-memory does not grow with the corpus.
+See `albert_tf.data_prep.sentence_splitter` for where sentences end. Text is
+streamed, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations

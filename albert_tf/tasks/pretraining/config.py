@@ -14,8 +14,8 @@ from albert_tf.training.specs import FLOAT32, RunConfig
 
 #: Settings that `time_budget` plans.
 PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps",
-           "learning_rate", "poly_power", "shallow_layers", "num_shallow_steps", "masked_lm_prob",
-           "ngram", "neighbor_attention", "init_checkpoint", "save_checkpoints_steps",
+           "learning_rate", "shallow_layers", "num_shallow_steps", "masked_lm_prob", "ngram",
+           "neighbor_attention", "init_checkpoint", "save_checkpoints_steps",
            "optimizer")  # fmt: skip
 
 
