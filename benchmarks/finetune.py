@@ -94,7 +94,7 @@ def open_squad(folder: str) -> tuple[FineTuningTask, Sequences, Sequences]:
     files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = SquadTask(*found, SquadSpec("1.1", max_seq_length=FLAGS.squad_length))
-    train, asked = (read_squad(name, version="1.1") for name in (FLAGS.squad_file, path))
+    train, asked = (read_squad(name) for name in (FLAGS.squad_file, path))
     return (
         task,
         task.open_examples(train, "train", training=True).source,

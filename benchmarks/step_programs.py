@@ -238,8 +238,8 @@ def _texts(
     step: Step, config: AlbertConfig, tokenizer: object, words: list[str], folder: str
 ) -> tuple:
     del folder
-    from albert_tf.io.text_tables import TextExample
     from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+    from albert_tf.tasks.texts import TextExample
 
     labels = ("x", "y", "z") if step.task == "classification" else ()
     values = labels or ("0.5", "1", "2")
@@ -264,7 +264,7 @@ def _squad(
         json.dump({"version": version, "data": data}, f)
     lengths = {"max_seq_length": step.seq_length, "max_query_length": min(64, step.seq_length // 4)}
     task = SquadTask(config, tokenizer, SquadSpec(version, **lengths))
-    return task, read_squad(path, version=version)
+    return task, read_squad(path)
 
 
 def _multiple_choice(

@@ -130,7 +130,7 @@ def test_a_handful_of_questions_is_learned_and_results_are_written(trained, fold
     results = read(output_dir / "eval_results.json")
     exact = "exact_match" if version == "1.1" else "exact"
     assert results[exact] == 100 and results["f1"] == 100
-    questions = read_squad(str(folder / f"eval-{version}.json"), version=version)
+    questions = read_squad(str(folder / f"eval-{version}.json"))
     predictions = read(output_dir / "predictions.json")
     assert score(questions, predictions, version=version)["f1"] == 100
     nbest = read(output_dir / "nbest_predictions.json")

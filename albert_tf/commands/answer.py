@@ -47,7 +47,7 @@ def _main(path: str, question: str | None = None, *given: str) -> None:
         raise AlbertError("QUESTION or --input_file is missing; see --help.")
     folder = trained_folder(path)
     if question is None:
-        questions = read_squad(FLAGS.input_file, version="2.0")
+        questions = read_squad(FLAGS.input_file)
     else:
         text = "\n".join(input_lines(given))
         questions = [Question("", question, text, (), False, "The text")]

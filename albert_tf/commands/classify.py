@@ -32,7 +32,8 @@ from albert_tf.commands.common import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
-from albert_tf.io.text_tables import label_text, read_text_table, table_kind
+from albert_tf.io.text_tables import label_text, table_kind
+from albert_tf.tasks.texts import read_texts
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -50,7 +51,7 @@ def define_flags() -> None:
 def _main(path: str, *given: str) -> None:
     folder = trained_folder(path)
     file = "" if given else FLAGS.input_file or ""
-    is_table = table_kind(file) or ".json" in file.lower()
+    is_table = table_kind(file)
     texts = [] if is_table else input_lines(given)
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
@@ -61,7 +62,7 @@ def _main(path: str, *given: str) -> None:
     model = (TextClassifier if has_labels else TextRegressor).load(folder)
     if is_table:
         columns = dataclasses.replace(model.task.spec.columns, label=None)
-        examples = read_text_table(file, columns)
+        examples = read_texts(file, columns)
         rows = [(x.text, x.text_pair)[: 1 + model.takes_pairs] for x in examples]
     else:
         rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]

@@ -84,8 +84,7 @@ def _read_paragraphs(
     elif layout.input_format == PARQUET:
         rows = data_rows(library_rows(source), source)
     else:
-        read = json_rows(source, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
-        rows = ((f"{source}:{number}", row) for number, row in read)
+        rows = json_rows(source, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
     for where, row in rows:
         yield from _paragraphs(_document(row, where).splitlines(), layout.join_lines)
         yield None

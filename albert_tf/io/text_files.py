@@ -97,7 +97,6 @@ def read_lines(
     path: str,
     max_line_bytes: int = MAX_LINE_BYTES,
     on_read: Callable[[int], None] | None = None,
-    long_line_advice: str = "break the text into lines",
 ) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file without their line ends, in bounded memory.
 
@@ -108,7 +107,6 @@ def read_lines(
       path: any path that tf.io.gfile can read.
       max_line_bytes: the longest line to accept, at least MAX_LINE_BYTES.
       on_read: called with the number of bytes of the file (as stored) read since the last call.
-      long_line_advice: what to do about a line that is too long, for the error.
 
     Raises:
       AlbertError: the file is missing, damaged or truncated, its lines end only with CR, or a line
@@ -131,7 +129,7 @@ def read_lines(
         if len(rest) + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
             raise AlbertError(
                 f"{path}:{lines_before + 1}: the line is longer than {max_line_bytes} bytes; "
-                f"{long_line_advice}."
+                "break or shorten it (a model reads only the first few hundred words of a text)."
             )
         if line_end < 0:
             rest += block

@@ -24,11 +24,11 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path, define_settings, refuse_flags
-from albert_tf.io.text_tables import TextColumns, TextExample, read_text_table
 from albert_tf.settings import Settings, setting
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.glue.tasks import TASKS
+from albert_tf.tasks.texts import TextColumns, TextExample, read_texts
 
 FLAGS = flags.FLAGS
 
@@ -85,7 +85,7 @@ def _run_tables() -> None:
     def read(action: str) -> list[TextExample]:
         label = None if action == "predict" else columns.label
         own = dataclasses.replace(columns, label=label, id=FLAGS.id_column)
-        examples = read_text_table(shared.file_of(action), own)
+        examples = read_texts(shared.file_of(action), own)
         return with_labels(examples) if action == "train" else examples
 
     shared.check_outputs([PREDICTIONS_FILE])

@@ -53,7 +53,7 @@ def _main() -> None:
         task.use_threshold(FLAGS.null_score_diff_threshold)
 
     def read(action: str) -> list[Question]:
-        return read_squad(shared.file_of(action), version=task.spec.version)
+        return read_squad(shared.file_of(action))
 
     run(task, shared.read_examples(read), config)
     shared.suggest('answer {} "Who wrote it?" "Ada Lovelace wrote it in 1843."')

@@ -9,13 +9,13 @@ import json
 
 import pytest
 
-from albert_tf.io.text_tables import TextColumns
 from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.texts import TextColumns
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
 

@@ -16,7 +16,6 @@ import tensorflow_hub as hub
 import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.scripts import export_tfhub
@@ -25,6 +24,7 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.texts import TextExample
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.checkpoint import write_tf2

@@ -30,7 +30,6 @@ from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
-from albert_tf.io.text_tables import TextColumns, read_text_table
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archives
 from albert_tf.tasks.base import FineTuningTask
@@ -48,6 +47,7 @@ from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.squad.data import Question, answer_spans, read_squad
 from albert_tf.tasks.squad.scoring import find_best_thresholds, score
 from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadSpec, SquadTask, load_threshold
+from albert_tf.tasks.texts import TextColumns, read_texts
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import MetricsLog
@@ -206,7 +206,7 @@ def _read_lines(path: Path) -> None:
 
 def _read_table(path: Path) -> None:
     columns = TextColumns("text", "pair", "label", "id")
-    examples = read_text_table(str(path), columns)
+    examples = read_texts(str(path), columns)
     labels = label_set(examples)
     label_values(examples, labels if "x" in labels else ())
 
@@ -239,7 +239,7 @@ _QUESTION = {"id": 3, "context": "A b.", "question": "c?", "options": [*"abcd"],
 
 
 def _read_squad(path: Path) -> None:
-    for question in read_squad(str(path), version="2.0"):
+    for question in read_squad(str(path)):
         for answer in question.answers:
             answer_spans(question.context, answer)
 
@@ -257,7 +257,7 @@ def _glue(name: str, content: str) -> Target:
 
 
 def _questions(path: Path) -> list[Question]:
-    return read_squad(str(_write("squad/dev.json", _SQUAD, path.parent)), version="2.0")
+    return read_squad(str(_write("squad/dev.json", _SQUAD, path.parent)))
 
 
 def _score_predictions(path: Path) -> None:

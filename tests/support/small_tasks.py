@@ -17,7 +17,6 @@ from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
-from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -26,6 +25,7 @@ from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.texts import TextExample
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
@@ -86,7 +86,7 @@ def open_small_task(
         lengths = {"max_seq_length": max_seq_length, "max_query_length": 4, "doc_stride": 4}
         spec = SquadSpec(version, start_n_top=2, end_n_top=2, n_best_size=3, **lengths)
         task = SquadTask(config, tokenizer, spec, dropout_rate)
-        data = read_squad(str(path), version=version)
+        data = read_squad(str(path))
     elif name == "multiple_choice":
         spec = MultipleChoiceSpec(max_seq_length=max_seq_length, max_qa_length=6)
         task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)

@@ -16,11 +16,11 @@ import pytest
 from albert_tf.data.context import InputContext
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError, DivergedError
-from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks import runner
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.runner import Examples, fine_tune, run
+from albert_tf.tasks.texts import TextExample
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import RunConfig, TrainSpec

@@ -18,10 +18,10 @@ from albert_tf import RunConfig
 from albert_tf.data.context import InputContext
 from albert_tf.data.length_batches import length_buckets
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.kernels.graph_mode import GraphMode
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.texts import TextExample
 from albert_tf.training import devices
 from albert_tf.training.devices import (
     can_compile,

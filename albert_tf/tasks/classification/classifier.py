@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import Label, TextColumns, TextExample, class_labels, read_texts
+from albert_tf.io.text_tables import Label, class_labels
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import (
     TextClassificationTask,
@@ -18,6 +18,7 @@ from albert_tf.tasks.classification.task import (
     with_labels,
 )
 from albert_tf.tasks.fine_tuned import FineTunedModel
+from albert_tf.tasks.texts import TextColumns, TextExample, read_texts
 from albert_tf.tokenization.tokenizer import checked_texts
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
-from albert_tf.io.text_tables import Label, TextColumns, label_text
+from albert_tf.io.text_tables import Label, label_text
 from albert_tf.settings import Settings, as_plain, setting
+from albert_tf.tasks.texts import TextColumns
 
 #: The default columns of tables.
 COLUMNS = TextColumns("text", label="label")

@@ -16,7 +16,7 @@ from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.log import log
-from albert_tf.io.text_tables import Label, TextExample, label_text
+from albert_tf.io.text_tables import Label, label_text
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
@@ -27,6 +27,7 @@ from albert_tf.tasks.classification.spec import (
     are_numbers,
 )
 from albert_tf.tasks.prediction_tables import PREDICTIONS, PREDICTIONS_FILE, write_predictions
+from albert_tf.tasks.texts import TextExample
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors

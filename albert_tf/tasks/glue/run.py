@@ -14,11 +14,11 @@ from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
-from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.task import TextClassificationTask, label_values
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, TASKS, GlueTask, Split
 from albert_tf.tasks.runner import Examples, run
+from albert_tf.tasks.texts import TextExample, read_texts
 from albert_tf.training.cluster import output_lock
 
 FLAGS = flags.FLAGS
@@ -42,7 +42,7 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
     Raises:
       AlbertError: the model in the output directory was trained for another task.
     """
-    texts = read_texts(task, shared.requested(), data_dir)
+    texts = read_examples(task, shared.requested(), data_dir)
     spec = {
         "labels": task.labels,
         "columns": task.splits["train"].columns,
@@ -60,7 +60,7 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
     return run(classifier, texts, config)
 
 
-def read_texts(task: GlueTask, actions: Collection[str], data_dir: str) -> Examples:
+def read_examples(task: GlueTask, actions: Collection[str], data_dir: str) -> Examples:
     """Reads the splits that a run needs.
 
     Without its folder, the diagnostic set AX is left out; it is not distributed with the others.
@@ -83,9 +83,9 @@ def read_texts(task: GlueTask, actions: Collection[str], data_dir: str) -> Examp
 
 
 def read_split(split: Split, data_dir: str) -> list[TextExample]:
-    """Reads one file below the folder of CoLA, SST-2, …; see `read_text_table`."""
-    path = os.path.join(data_dir, split.file)
-    return read_text_table(path, split.columns, split.header, split.skip_malformed)
+    """Reads one file below the folder of CoLA, SST-2, …; see `read_rows`."""
+    layout = {"header": split.header, "skip_malformed": split.skip_malformed}
+    return read_texts(os.path.join(data_dir, split.file), split.columns, **layout)
 
 
 def find_tasks(data_dir: str) -> list[GlueTask]:
@@ -107,7 +107,7 @@ def run_all(data_dir: str, output_dir: str) -> None:
     """
     tasks = find_tasks(data_dir)
     for task in tasks:
-        read_texts(task, shared.requested(), data_dir)  # Shows errors before hours of training.
+        read_examples(task, shared.requested(), data_dir)  # Shows errors before hours of training.
     folders = {task.name: os.path.join(output_dir, task.name) for task in tasks}
     results: dict[str, Mapping[str, float]] = {}
     diverged = []

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.io.text_tables import TextColumns
+from albert_tf.tasks.texts import TextColumns
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import data_rows, read_examples
+from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
@@ -56,8 +56,7 @@ class MultipleChoice(FineTunedModel):
 
     @classmethod
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[MultipleChoiceExample]:
-        # A label is the number of an option, not the name of a class.
-        return read_examples(data, name, read_questions, row_questions, class_names=False)
+        return read_questions(data, name)
 
     def choose(
         self,

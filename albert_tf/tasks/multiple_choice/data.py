@@ -8,15 +8,15 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
-from albert_tf.io.text_tables import Rows, file_rows, json_rows, table_kind
+from albert_tf.io.text_tables import Rows, not_empty, read_rows
 from albert_tf.settings import Settings, setting
+from albert_tf.tasks.texts import with_distinct_ids
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
@@ -98,7 +98,11 @@ def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
     """
     root = os.path.join(data_dir, "RACE")
     root = root if files.isdir(root) else data_dir
-    rows: list[tuple[str, dict[str, Any]]] = []
+    return row_questions(not_empty(_race_rows(root, split), os.path.join(root, split)))
+
+
+def _race_rows(root: str, split: str) -> Rows:
+    """Yields a row for each question of a split."""
     for group in RACE_GROUPS:
         folder = os.path.join(root, split, group)
         if not files.isdir(folder):
@@ -112,38 +116,31 @@ def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
             raise AlbertError(f"{folder} contains no articles, each a file *.txt.")
         with Progress(f"Reading {split}/{group}", len(paths), "article") as progress:
             for path in paths:
-                rows += _article_rows(files.read_object(path, "article"), group, path)
+                yield from _article_rows(files.read_object(path, "article"), group, path)
                 progress.update(1)
-    if not rows:
-        raise AlbertError(f"The articles in {os.path.join(root, split)} have no questions.")
-    return row_questions(rows)
 
 
-def read_questions(path: str) -> list[MultipleChoiceExample]:
-    """Reads questions from JSON lines, one object for each, or a table (.gz, .bz2 and .xz too).
+def read_questions(data: Any, name: str = "") -> list[MultipleChoiceExample]:
+    """Reads questions from a table or data in memory; for `data` and `name` see `read_rows`.
 
-    Its keys: `options`, a list of texts; `context`, the text they are about (may be absent if there
-    is a question); `question` (may be absent: the options then continue the context, as in SWAG);
-    the correct option as `label` or `answer`, its number from 0 or its letter (may be absent); `id`
-    (by default the question's number, from 0). In .csv and .tsv files, the options are a JSON list.
+    The columns: `options`, a list of texts, in .csv and .tsv files as JSON; `context`, the text
+    they are about (may be absent if there is a question); `question` (may be absent: the options
+    then continue the context, as in SWAG); the correct option as `label` or `answer`, its number
+    from 0 or its letter (may be absent); `id` (by default the question's number, from 0).
 
     Raises:
-      AlbertError: the file is missing, empty or malformed; see also `row_questions`.
+      AlbertError: as `read_rows` and `row_questions`.
     """
-    rows = ((f"{path}:{line}", row) for line, row in json_rows(path))
-    examples = row_questions(file_rows(path) if table_kind(path) else rows)
-    if not examples:
-        raise AlbertError(f"{path} contains no questions.")
-    return examples
+    return row_questions(read_rows(data, name))
 
 
-def row_questions(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[MultipleChoiceExample]:
+def row_questions(rows: Rows) -> list[MultipleChoiceExample]:
     """Converts rows, each with its place for errors, to questions; see `read_questions`.
 
     Raises:
       AlbertError: a row is malformed, the numbers of options differ, or an id occurs twice.
     """
-    examples: dict[str, MultipleChoiceExample] = {}
+    examples: list[MultipleChoiceExample] = []
     number = 0
     for where, row in rows:
         if "context" not in row and "question" not in row:
@@ -155,22 +152,18 @@ def row_questions(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[MultipleCh
                 f"{where}: {len(options)} options, but the first question has {number}; every "
                 "question must have the same number of options, 2 to 26."
             )
-        example = MultipleChoiceExample(
-            id=str(row.get("id", len(examples))),
-            context=_text(row.get("context", ""), "context", where),
-            question=_text(row.get("question", ""), "question", where),
-            options=tuple(_text(option, "option", where) for option in options),
-            label=_label(row, len(options), where),
-            group=row["group"] if row.get("group") in RACE_GROUPS else "",
-            where=where,
-        )
-        first = examples.setdefault(example.id, example)
-        if first is not example:
-            raise AlbertError(
-                f"{where}: the id {short_repr(example.id)} was used at {first.where} already; "
-                "predictions are named by their ids, so each must be unique."
+        examples.append(
+            MultipleChoiceExample(
+                id=str(row.get("id", len(examples))),
+                context=_text(row.get("context", ""), "context", where),
+                question=_text(row.get("question", ""), "question", where),
+                options=tuple(_text(option, "option", where) for option in options),
+                label=_label(row, len(options), where),
+                group=row["group"] if row.get("group") in RACE_GROUPS else "",
+                where=where,
             )
-    return list(examples.values())
+        )
+    return with_distinct_ids(examples)
 
 
 def _article_rows(article: dict[str, Any], group: str, path: str) -> Rows:

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.io.text_tables import data_rows, read_examples
+from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
 from albert_tf.tasks.squad.task import SquadTask
@@ -79,7 +78,7 @@ class QuestionAnswerer(FineTunedModel):
             question has none.
           **settings: also fields of SquadSpec.
         """
-        questions = cls._read(train, "train", {"version": version or "2.0"})
+        questions = read_squad(train, "train")
         version = version or version_of(questions)
         SquadSpec(version)  # There is no recipe for an unknown version.
         spec = {"version": version}
@@ -87,9 +86,7 @@ class QuestionAnswerer(FineTunedModel):
 
     @classmethod
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[Question]:
-        read = functools.partial(read_squad, version=spec["version"])
-        convert = functools.partial(row_questions, version=spec["version"])
-        return read_examples(data, name, read, convert)
+        return read_squad(data, name)
 
     def answer(
         self, question: str | Sequence[str], context: str | Sequence[str] | None = None
@@ -112,7 +109,7 @@ class QuestionAnswerer(FineTunedModel):
         if context is None and not size:
             context = ""
         columns = each_of(size, question=question, context=context)
-        found = self.answers(row_questions(data_rows(columns, "answer"), "2.0"))
+        found = self.answers(row_questions(data_rows(columns, "answer")))
         return found if lists else found[0]
 
     def answers(self, questions: Sequence[Question]) -> list[FoundAnswer]:

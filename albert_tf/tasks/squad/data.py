@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
-from albert_tf.io.text_tables import Rows, file_rows, table_kind
+from albert_tf.io.text_tables import Rows, read_rows
 from albert_tf.settings import Settings, setting
+from albert_tf.tasks.texts import with_distinct_ids
 
 PREDICTIONS_FILE = "predictions.json"
 _NBEST_FILE = "nbest_predictions.json"
@@ -103,7 +104,7 @@ class Question:
       question: the question's text.
       context: the paragraph; questions about one paragraph share the object.
       answers: gold answers; none if the question is unanswerable or has no labels.
-      is_impossible: the paragraph does not answer the question (2.0 only).
+      is_impossible: the paragraph does not answer the question, which only 2.0 allows.
       where: its place and id, for errors.
       problem: what is wrong with its row, such as "has no text 'context'"; without both texts, the
         question and the context are empty.
@@ -123,22 +124,19 @@ def version_of(questions: Iterable[Question]) -> str:
     return "2.0" if any(question.is_impossible for question in questions) else "1.1"
 
 
-def read_squad(path: str, *, version: str) -> list[Question]:
-    """Reads a file in SQuAD's layout or, by `row_questions`, from a .jsonl, .csv or .tsv file.
+def read_squad(data: Any, name: str = "") -> list[Question]:
+    """Reads a file in SQuAD's layout, or by `row_questions` a table or data in memory.
 
-    Version "2.0" allows unanswerable questions, and also reads files of 1.1.
+    `name` is that of the data set, for errors.
 
     Raises:
-      AlbertError: the file is missing, empty, or of another layout, or as `row_questions`.
+      AlbertError: there is no question, or the file is missing or of another layout; or as
+        `row_questions` and `read_rows`.
     """
-    rows = file_rows(path) if table_kind(path) else _file_rows(path, version)
-    questions = row_questions(rows, version)
-    if not questions:
-        raise AlbertError(f"{path} contains no questions.")
-    return questions
+    return row_questions(read_rows(data, name, _file_rows))
 
 
-def _file_rows(path: str, version: str) -> Rows:
+def _file_rows(path: str) -> Rows:
     """Yields the questions of a SQuAD file as rows, each with its place."""
     content = files.read_object(path, "SQuAD file")
     for article, article_place in _objects(content, "data", f"{path}: "):
@@ -146,8 +144,6 @@ def _file_rows(path: str, version: str) -> Rows:
             for row, where in _objects(paragraph, "qas", f"{place}."):
                 if "id" not in row:
                     raise AlbertError(f"{where} lacks 'id'; it has {joined(row)}.")
-                if version == "1.1":  # Every question has an answer, which may be unknown.
-                    row["answers"] = row.get("answers") or None
                 yield where, {**row, "context": paragraph.get("context")}
 
 
@@ -160,7 +156,7 @@ def _objects(holder: dict[str, Any], name: str, place: str) -> Iterator[tuple[di
         yield item, f"{place}{name}[{i}]"
 
 
-def row_questions(rows: Rows, version: str) -> list[Question]:
+def row_questions(rows: Rows) -> list[Question]:
     """Converts rows to questions.
 
     A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
@@ -168,13 +164,12 @@ def row_questions(rows: Rows, version: str) -> list[Question]:
     and `answer_start`, or a dict of lists with these names, as in Hugging Face's data sets. A text
     without a start is searched for in the context, see `answer_spans`. An empty list means that the
     context does not answer the question, as does an `is_impossible` that is true; None, an empty
-    text or no column, that the answers are unknown. Version "2.0" allows unanswerable questions. A
-    malformed row is a question with a `problem`.
+    text or no column, that the answers are unknown. A malformed row is a question with a `problem`.
 
     Raises:
-      AlbertError: an id occurs twice, or a question of 1.1 is unanswerable.
+      AlbertError: an id occurs twice.
     """
-    questions: dict[str, Question] = {}
+    questions: list[Question] = []
     contexts: dict[str, str] = {}
     for place, row in rows:
         id_ = str(row.get("id", len(questions)))
@@ -199,16 +194,9 @@ def row_questions(rows: Rows, version: str) -> list[Question]:
                 problem, question, context = f"has no text {name!r}; it has {joined(row)}", "", ""
         if problem:
             found, impossible = (), False
-        if impossible and version == "1.1":
-            raise AlbertError(
-                f"{where} is unanswerable (is_impossible), which SQuAD 1.1 does not have; use "
-                "`version`=2.0."
-            )
-        if id_ in questions:
-            raise AlbertError(f"{where}: the id occurs twice.")
         context = contexts.setdefault(context, context)
-        questions[id_] = Question(id_, question, context, found, impossible, where, problem)
-    return list(questions.values())
+        questions.append(Question(id_, question, context, found, impossible, where, problem))
+    return with_distinct_ids(questions)
 
 
 def _answers(value: Any) -> tuple[Answer, ...] | None:

@@ -207,7 +207,7 @@ def define_flags() -> None:
 
 
 def _main(data: str, predictions: str) -> None:
-    questions = read_squad(data, version="2.0")
+    questions = read_squad(data)
     for question in questions:
         if question.problem:
             raise AlbertError(f"{question.where} {question.problem}.")

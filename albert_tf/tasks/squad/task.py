@@ -134,13 +134,14 @@ class SquadTask(FineTuningTask):
         Raises:
           AlbertError: more than a tenth of the questions would be left out, or lack a text.
         """
-        examples, spans, left_out, repeated = _usable(examples, labelled, training)
+        version = self.spec.version
+        examples, spans, left_out, repeated = _usable(examples, version, labelled, training)
         asked = make_windows(examples, self.tokenizer, self.spec)
         number = len(asked.windows.question)
         rows, columns = np.arange(number), {}
         if training:
             labels = asked.labels(spans)
-            if self.spec.version == "1.1":
+            if version == "1.1":
                 rows = np.flatnonzero(labels[:, 0])
             columns = dict(zip(LABELS, labels[rows].T))
         first = asked.windows.context_start
@@ -276,7 +277,7 @@ class SquadTask(FineTuningTask):
 
 
 def _usable(
-    examples: Sequence[Question], labelled: bool, training: bool
+    examples: Sequence[Question], version: str, labelled: bool, training: bool
 ) -> tuple[list[Question], list[tuple[int, int] | None], list[str], int]:
     """Chooses the questions to encode; see `SquadTask.encode`.
 
@@ -294,6 +295,8 @@ def _usable(
                 "has no answer, which training and evaluation need; use `do_predict` for questions "
                 "whose answers are unknown"
             )
+        elif question.is_impossible and version == "1.1":
+            problem = "is unanswerable, which needs `version`=2.0"
         elif training and question.answers:
             places = (answer_spans(question.context, answer) for answer in question.answers)
             found = next(filter(None, places), [])

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
@@ -16,6 +15,7 @@ from albert_tf.tasks.classification.task import (
     label_values,
     with_labels,
 )
+from albert_tf.tasks.texts import TextExample
 from tests.tasks.conftest import CONFIG
 
 

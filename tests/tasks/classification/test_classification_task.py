@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.texts import TextColumns, TextExample
 from tests.tasks.conftest import CONFIG
 
 COLUMNS = TextColumns("text", "pair", "label")

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, DivergedError
-from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.texts import TextColumns, TextExample
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.support.builders import tiny_config, write_tokenizer

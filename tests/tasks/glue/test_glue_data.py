@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import label_text
-from albert_tf.tasks.glue.run import find_tasks, read_split, read_texts
+from albert_tf.tasks.glue.run import find_tasks, read_examples, read_split
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, TASKS
 from tests.tasks.glue.conftest import BINARY, ENTAILMENT, NLI, SCORES, A, B
 
@@ -36,11 +36,11 @@ def test_the_tasks_are_those_of_the_leaderboard():
 
 
 def test_the_diagnostic_set_is_predicted_with_mnli_if_it_is_there(glue_dir, capsys):
-    assert list(read_texts(TASKS["mnli"], ["predict"], str(glue_dir)).predict) == (
+    assert list(read_examples(TASKS["mnli"], ["predict"], str(glue_dir)).predict) == (
         ["MNLI-m", "MNLI-mm", "AX"]
     )
     (glue_dir / "diagnostic/diagnostic.tsv").unlink()
-    assert list(read_texts(TASKS["mnli"], ["predict"], str(glue_dir)).predict) == (
+    assert list(read_examples(TASKS["mnli"], ["predict"], str(glue_dir)).predict) == (
         ["MNLI-m", "MNLI-mm"]
     )
     assert "AX is not predicted, as there is no" in capsys.readouterr().out

@@ -146,7 +146,7 @@ def test_an_id_that_two_questions_share_is_an_error_with_both_places(race, tmp_p
 def test_files_hold_at_least_one_question(tmp_path):
     with pytest.raises(AlbertError, match=r"train\.jsonl does not exist"):
         read_questions(str(tmp_path / "train.jsonl"))
-    with pytest.raises(AlbertError, match=r"train\.jsonl contains no questions"):
+    with pytest.raises(AlbertError, match=r"train\.jsonl holds no examples"):
         read_questions(write_lines(tmp_path / "train.jsonl"))
 
 

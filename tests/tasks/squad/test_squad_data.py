@@ -24,7 +24,7 @@ def first_qa(content):
 
 def test_a_file_is_read_in_order(write_squad):
     path = write_squad()
-    first, second = read_squad(path, version="1.1")
+    first, second = read_squad(path)
     where = f"{path}: data[0].paragraphs[0].qas[0] (question q1)"
     assert first == Question("q1", "Which?", "one two three", (Answer("two", 4),), False, where)
     assert second.answers == (Answer("two", 4),) * 2
@@ -48,13 +48,13 @@ def spoil(place, name, value=None):
         (spoil(lambda c: c, "data"), "squad.json: data must be a list of objects"),
         (spoil(lambda c: c["data"][0], "paragraphs"), "data[0].paragraphs must be a list"),
         (spoil(paragraph, "qas", ["two"]), "data[0].paragraphs[0].qas must be a list of objects"),
-        (spoil(first_qa, "id", "q2"), "(question q2): the id occurs twice"),
-        (spoil(paragraph, "qas", []), "squad.json contains no questions"),
+        (spoil(first_qa, "id", "q2"), "(question q2): the id 'q2' was used at "),
+        (spoil(paragraph, "qas", []), "squad.json holds no examples"),
     ],
 )
 def test_errors_name_the_place_in_the_file(write_squad, change, message):
     with pytest.raises(AlbertError) as error:
-        read_squad(write_squad(change), version="1.1")
+        read_squad(write_squad(change))
     assert message in str(error.value)
     assert "squad.json" in str(error.value)
 
@@ -71,19 +71,10 @@ def test_errors_name_the_place_in_the_file(write_squad, change, message):
 )
 def test_a_malformed_question_is_read_with_its_problem_and_place(write_squad, change, problem):
     path = write_squad(change)
-    first, second = read_squad(path, version="1.1")
+    first, second = read_squad(path)
     assert problem in first.problem and not (first.answers or first.is_impossible)
     assert first.where == f"{path}: data[0].paragraphs[0].qas[0] (question q1)"
     assert second.answers or not second.context
-
-
-def test_an_unanswerable_question_needs_version_2(write_squad):
-    empty = write_squad(qas=[{"id": "q", "question": "?", "answers": []}])
-    assert [read_squad(empty, version=x)[0].is_impossible for x in ("1.1", "2.0")] == [False, True]
-    path = write_squad(qas=[{"id": "q", "question": "?", "answers": [], "is_impossible": True}])
-    with pytest.raises(AlbertError, match=r"question q\) is unanswerable.*`version`=2.0"):
-        read_squad(path, version="1.1")
-    assert len(read_squad(path, version="2.0")) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,7 +120,7 @@ def test_rows_give_the_questions_of_files():
     ]
 
     def questions_of(*rows):
-        return row_questions(data_rows([{"question": "?", **row} for row in rows], "new"), "2.0")
+        return row_questions(data_rows([{"question": "?", **row} for row in rows], "new"))
 
     found = questions_of(*({"context": context, **row} for row in rows))
     assert [question.id for question in found] == ["0", "b", "2", "70", "4", "5", "6", "7", "8"]

@@ -105,7 +105,7 @@ def test_unusable_questions_are_left_out_and_named_up_to_a_tenth(build, ask):
 @pytest.mark.realdata
 def test_real_training_windows_point_at_the_answers(build, squad_files, released):
     path = squad_files / "train_parts" / "train-v2.0.10articles.json"
-    questions = read_squad(str(path), version="2.0")
+    questions = read_squad(str(path))
     lengths = {"max_seq_length": 192, "doc_stride": 64, "max_query_length": 32}
     columns, _ = build(questions, tokenizer=released, version="2.0", **lengths)
     asked = make_windows(questions, released, SquadSpec("2.0", **lengths))

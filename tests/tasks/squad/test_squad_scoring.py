@@ -60,7 +60,7 @@ def assert_equal(ours, theirs):
 )
 def test_published_predictions_score_as_published(squad_files, version, name, published):
     data, path = squad_files / f"dev-v{version}.json", squad_files / "predictions" / name
-    questions = read_squad(str(data), version=version)
+    questions = read_squad(str(data))
     result = score(questions, json.loads(path.read_text()), version=version)
     assert_equal(result, official(squad_files, version, data, path))
     assert {key: result[key] for key in published} == pytest.approx(published, abs=5e-4)
@@ -71,7 +71,7 @@ def test_published_predictions_score_as_published(squad_files, version, name, pu
 def test_random_predictions_score_as_the_official_scripts_say(squad_files, tmp_path, seed):
     for version in ("1.1", "2.0"):
         data = squad_files / f"dev-v{version}.json"
-        questions = read_squad(str(data), version=version)
+        questions = read_squad(str(data))
         predictions, odds = random_predictions(questions, seed)
         if version == "1.1":
             predictions.pop(questions[seed].id)

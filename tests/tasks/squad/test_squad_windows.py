@@ -157,7 +157,7 @@ def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
 )
 def test_answers_of_the_real_files_are_recovered_and_fast(squad_files, released, name, version):
     began = time.process_time()
-    questions = read_squad(str(squad_files / name), version=version)
+    questions = read_squad(str(squad_files / name))
     windows = make_windows(questions, released, SquadSpec("1.1"))
     seconds = time.process_time() - began
     contained, exact = [], []
