@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.data.masking import MASKING_OPTIONS
-from albert_tf.data.records import Features, FeatureSpec, ShardInfo, infer_features, read_examples
+from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, short_repr
@@ -191,18 +191,3 @@ def _common_values(manifest: Manifest) -> dict[str, Any]:
         "tokenizer": {**manifest.tokenizer, "model_file": None},
         **{name: manifest.options.get(name) for name in _SAME_OPTIONS},
     }
-
-
-def find_features(paths: Sequence[str], manifest: Manifest | None) -> Features:
-    """Returns the layout of some shards: their manifest's, or that of the first record.
-
-    Raises:
-      AlbertError: there is no manifest, and the first shard is missing, empty or damaged, or its
-        records are not lists of numbers.
-    """
-    if manifest:
-        return manifest.features
-    example = next(read_examples(paths[0]), None)
-    if example is None:
-        raise AlbertError(f"The record file {paths[0]} holds no examples.")
-    return infer_features(example)

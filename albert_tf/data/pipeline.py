@@ -95,7 +95,7 @@ class RecordSource:
         shards = self.manifest.shards
         with Progress("looking for damage", sum(shard.bytes for shard in shards)) as progress:
             for path, shard in zip(self.files, shards):
-                check_shard(path, self.features, shard, progress.update, vocab_size=self.vocab_size)
+                check_shard(path, self.features, shard, progress.update, self.vocab_size)
 
     @property
     def description(self) -> dict[str, Any]:

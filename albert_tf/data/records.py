@@ -12,13 +12,13 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from albert_tf.data.example_encoding import encode_feature, join_features
-from albert_tf.data.framing import FRAME_BYTES, read_frames
+from albert_tf.data.framing import FRAME_BYTES, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, short_repr
@@ -202,37 +202,29 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
     return to_model_names(columns)
 
 
-def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
-    """Infers the layout from one serialized record, for records without a manifest.
-
-    A feature with one number becomes a scalar, but a list where pretraining records have lists.
+def infer_features(path: str) -> dict[str, FeatureSpec]:
+    """Infers the layout of masked records from the first one, for a shard without a manifest.
 
     Raises:
-      AlbertError: the record is not a ``tf.train.Example``, or a feature is empty or a string.
+      AlbertError: the shard is missing, empty or damaged, or holds other records.
     """
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 
     try:
-        example = tf.train.Example.FromString(serialized)
-    except DecodeError as error:
-        raise AlbertError("A record is not a tf.train.Example.") from error
-    features, counts = {}, {}
-    for name, feature in example.features.feature.items():
-        kind = feature.WhichOneof("kind")
-        count = len(getattr(feature, kind).value) if kind else 0
-        if kind not in ("int64_list", "float_list") or not count:
-            raise AlbertError(
-                f"The record feature {short_repr(name)} is not a list of numbers; compact records "
-                "need the manifest.json that was written with them."
-            )
-        dtype = "int64" if kind == "int64_list" else "float32"
-        features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
-        counts[name] = count
-    if {"input_ids", "masked_lm_positions"} <= counts.keys():
-        layout = pretraining_features(counts["input_ids"], counts["masked_lm_positions"])
-        features.update((name, spec) for name, spec in layout.items() if name in features)
-    return features
+        example = tf.train.Example.FromString(next(read_examples(path)))
+    except StopIteration:
+        raise AlbertError(f"The record file {path} holds no examples.") from None
+    except DecodeError:
+        example = tf.train.Example()
+    names = "input_ids", "masked_lm_positions"
+    lengths = [len(example.features.feature[name].int64_list.value) for name in names]
+    if not all(lengths):
+        raise AlbertError(
+            f"{path} does not contain masked pretraining records; build them with "
+            "data_prep/create_pretraining_data.py. Compact ones need their manifest.json."
+        )
+    return pretraining_features(*lengths)
 
 
 def encode_examples(
@@ -313,16 +305,3 @@ def describe_shard(path: str) -> ShardInfo:
 def _describe_block(text_pass: int, examples: list[bytes]) -> Block:
     size = sum(len(example) + FRAME_BYTES for example in examples)
     return Block(text_pass, len(examples), size)
-
-
-def read_examples(path: str) -> Iterator[bytes]:
-    """Yields the serialized examples of a TFRecord file.
-
-    Raises:
-      AlbertError: the file is missing, or a record is damaged or cut off; names the file, the
-        record (from 0) and the byte at which it starts.
-    """
-    for frame in read_frames(path):
-        if frame.fault:
-            raise AlbertError(f"{frame.place(path)}; build or copy the file again.")
-        yield frame.example

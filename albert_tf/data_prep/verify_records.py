@@ -6,9 +6,8 @@ manifest; or prints some records.
   albert verify-records --input_file=records
 
 For each faulty shard, prints the path, the record and the byte offset of the
-first fault and the number of further faults. Exits with status 1 if there is
-any. --num_examples prints records as text instead, with [original|present] for
-each predicted piece.
+first fault. Exits with status 1 if there is any. --num_examples prints records
+as text instead, with [original|present] for each predicted piece.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
-from albert_tf.data.record_errors import check_shard, is_pretraining
+from albert_tf.data.manifest import Manifest, find_manifest, find_shards
+from albert_tf.data.record_errors import check_shard
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
@@ -57,8 +56,8 @@ def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFil
     `vocab_file` is by default the tokenizer in the records' folder.
 
     Raises:
-      AlbertError: a file is missing, a manifest does not match the files, or the tokenizer is not
-        that of the manifest.
+      AlbertError: a file is missing, a manifest does not match the files, the tokenizer is not that
+        of the manifest, or files without a manifest hold other records than masked ones.
     """
     folders: dict[str, list[str]] = {}
     for path in find_shards(patterns):
@@ -73,7 +72,8 @@ def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFil
             raise AlbertError(
                 f"{path} is not the vocabulary of these records; give the one they were built with."
             )
-        found.append(RecordFiles(paths, find_features(paths, manifest), manifest, tokenizer))
+        features = manifest.features if manifest else records.infer_features(paths[0])
+        found.append(RecordFiles(paths, features, manifest, tokenizer))
     return found
 
 
@@ -106,11 +106,10 @@ def verify(folders: Sequence[RecordFiles]) -> int:
     with Progress("verifying", total_bytes(paths)) as progress:
         for folder in folders:
             shards = folder.manifest.shards if folder.manifest else [None] * len(folder.paths)
+            vocab_size = folder.tokenizer.vocab_size if folder.tokenizer else None
             for path, shard in zip(folder.paths, shards):
                 try:
-                    count = check_shard(
-                        path, folder.features, shard, progress.update, folder.tokenizer
-                    )
+                    count = check_shard(path, folder.features, shard, progress.update, vocab_size)
                 except AlbertError as error:
                     faulty += 1
                     progress.note(f"error: {error}")
@@ -122,9 +121,7 @@ def verify(folders: Sequence[RecordFiles]) -> int:
         name = os.path.dirname(folder.paths[0]) or "."
         if not folder.manifest:
             print(f"{name} has no manifest.json: numbers and checksums were not compared.")
-        if not is_pretraining(folder.features):
-            print(f"{name} has other records than for pretraining: their values were not checked.")
-        elif not folder.tokenizer:
+        if not folder.tokenizer:
             print(f"{name} has no tokenizer.json: ids were not compared with a vocabulary.")
     return faulty
 
@@ -133,14 +130,11 @@ def as_text(folders: Sequence[RecordFiles]) -> Iterator[str]:
     """Yields pretraining records as text, see `format_record`.
 
     Raises:
-      AlbertError: these are not pretraining records, the tokenizer is unknown, or a record is
-        damaged.
+      AlbertError: the tokenizer is unknown, or a record is damaged.
     """
     import tensorflow as tf
 
     for folder in folders:
-        if not is_pretraining(folder.features):
-            raise AlbertError(f"{folder.paths[0]} does not hold pretraining records.")
         if not folder.tokenizer:
             raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")
         for example in chain.from_iterable(map(records.read_examples, folder.paths)):

@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
+from albert_tf.data.manifest import Manifest, find_manifest, find_shards
 from albert_tf.errors import AlbertError
 from tests.support.numbered_records import LABELS, write_labels
 
@@ -124,17 +124,6 @@ def test_folders_are_found_where_globs_do_not_match_them():
     info = write_labels(f"{folder}/x", range(3))
     Manifest("pretraining", LABELS, [info], {}, {}, {}).save(folder)
     assert find_shards(folder) == [f"{folder}/x"]
-
-
-def test_the_layout_is_that_of_the_manifest_or_of_the_first_record(tmp_path):
-    paths = write(tmp_path / "a", "x")
-    manifest = find_manifest(paths)
-    assert find_features(paths, manifest) == find_features(paths, None) == LABELS
-    wide = dataclasses.replace(manifest, features={"label_ids": records.FeatureSpec("float32")})
-    assert find_features(paths, wide) == wide.features
-    records.write_shard(f"{tmp_path}/a/none", [])
-    with pytest.raises(AlbertError, match="none holds no examples"):
-        find_features([f"{tmp_path}/a/none"], None)
 
 
 #: Options of the pretraining data builder.

@@ -186,9 +186,7 @@ def test_a_huge_length_in_training_records_ends_with_a_sentence(tmp_path, shards
 def test_an_id_that_the_model_does_not_have_is_named(tmp_path):
     opened = source(write(tmp_path / "other", piece=PIECES))
     made = estimator(tmp_path)
-    sentence = (
-        r"other: record 0 \(byte 0\): input_ids has an id outside the vocabulary \(and 9 more"
-    )
+    sentence = r"other: record 0 \(byte 0\): input_ids has a number outside 0 … 4;"
     with pytest.raises(AlbertError, match=sentence):
         made.train(TrainSpec.of(opened, 1))
     with pytest.raises(AlbertError, match=sentence):
@@ -199,9 +197,7 @@ def test_a_shard_that_was_replaced_by_another_is_named(tmp_path, shards):
     opened, made = source(shards[0]), estimator(tmp_path)
     write(shards[0], piece=300)  # Its records are longer.
     opened.vocab_size = None
-    with pytest.raises(
-        AlbertError, match=r"differs from its manifest, .* has 10 records in \d+ bytes"
-    ):
+    with pytest.raises(AlbertError, match=r"differs from its manifest, .* has another checksum"):
         made.train(TrainSpec.of(opened, 4))
 
 

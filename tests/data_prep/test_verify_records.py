@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES
@@ -68,28 +69,13 @@ def check(tmp_path, capsys):
     return verified
 
 
-PLACES = r"masked_lm_positions has \[CLS\], \[SEP\] or padding"
 FAULTS = [
-    ("input_mask", 3, 0, "input_mask is not three or more ones followed by zeros"),
-    ("input_ids", 5, -1, "input_ids has an id outside the vocabulary"),
-    ("input_ids", 5, 9, "input_ids has an id outside the vocabulary"),
-    ("input_ids", 9, 5, "input_ids is not 0 in padding"),
-    ("input_ids", 0, 5, r"does not begin with \[CLS\]"),
-    ("input_ids", 7, 5, r"does not end with \[SEP\]"),
-    ("segment_ids", 3, 2, "segment_ids is not zeros, ones"),
-    ("segment_ids", 1, 1, "segment_ids is not zeros, ones"),
-    ("segment_ids", 11, 1, "segment_ids is not zeros, ones"),
-    ("masked_lm_positions", 1, 2, "masked_lm_positions does not ascend"),
-    ("masked_lm_positions", 0, 0, PLACES),
-    ("masked_lm_positions", 1, 4, PLACES),
-    ("masked_lm_positions", 1, 7, PLACES),
-    ("masked_lm_positions", 2, 5, "is not 0 in padding"),
-    ("masked_lm_ids", 0, 9, "masked_lm_ids has an id outside the vocabulary"),
-    ("masked_lm_ids", 0, -5, "masked_lm_ids has an id outside the vocabulary"),
-    ("masked_lm_ids", 0, 3, "masked_lm_ids has a special piece"),
-    ("masked_lm_weights", 0, 0, "masked_lm_weights is not ones followed by zeros"),
-    ("masked_lm_weights", 0, 0.5, "masked_lm_weights is not ones followed by zeros"),
-    ("next_sentence_labels", None, 2, "next_sentence_labels is neither 0 nor 1"),
+    ("input_mask", 3, 2, "input_mask has a number outside 0 … 1"),
+    ("input_ids", 5, -1, "input_ids has a number outside 0 … 8"),
+    ("input_ids", 5, 9, "input_ids has a number outside 0 … 8"),
+    ("masked_lm_positions", 1, 12, "masked_lm_positions has a number outside 0 … 11"),
+    ("masked_lm_weights", 0, 2, "masked_lm_weights has a number outside 0 … 1"),
+    ("next_sentence_labels", None, 2, "next_sentence_labels has a number outside 0 … 1"),
 ]
 
 
@@ -98,7 +84,6 @@ def test_a_fault_is_located_by_shard_record_and_byte(
     tmp_path, check, feature, column, value, message
 ):
     columns = good_columns()
-    columns[feature] = columns[feature].astype(np.float32 if value == 0.5 else np.int64)
     columns[feature][13 if column is None else (13, column)] = value
     write(tmp_path, encoded(columns), manifest=False)
     faulty, error = check()
@@ -106,16 +91,6 @@ def test_a_fault_is_located_by_shard_record_and_byte(
     assert faulty == 1
     assert re.search(message, error)
     assert f"a.tfrecord: record 13 (byte {offset}): " in error
-
-
-def test_damage_to_records_of_another_program_is_found(tmp_path, check):
-    features = {"label": records.FeatureSpec("int64", (1,))}
-    columns = {"label": np.array([[1], [2]])}
-    write(tmp_path, records.encode_examples(columns, features), manifest=False)
-    assert check()[0] == 0
-    flip_a_bit(tmp_path / "a.tfrecord", -1)
-    faulty, error = check()
-    assert faulty == 1 and "a.tfrecord: record 1 (byte" in error
 
 
 def test_a_record_of_another_layout_is_located(tmp_path, check):
@@ -137,7 +112,7 @@ def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
     changed = good_columns()
     changed["next_sentence_labels"][3] = 0
     for columns, message in (
-        (good_columns(19), "it has 19 records in"),
+        (good_columns(19), "it has another checksum"),
         (changed, "it has another checksum"),
     ):
         records.write_shard(str(tmp_path / "a.tfrecord"), encoded(columns))
@@ -159,17 +134,16 @@ def test_blocks_must_start_with_a_record(tmp_path, check):
         assert message in error
 
 
-def test_flipped_bits_are_located_and_other_shards_are_still_checked(tmp_path, capsys):
+def test_a_flipped_bit_is_located_and_other_shards_are_still_checked(tmp_path, capsys):
     examples = encoded(good_columns())
     infos = [records.write_shard(str(tmp_path / f"{name}.tfrecord"), examples) for name in "abc"]
     Manifest("pretraining", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
     offset = 11 * (len(examples[0]) + FRAME_BYTES)
-    for later in (50, 1050):
-        flip_a_bit(tmp_path / "b.tfrecord", offset + later)
+    flip_a_bit(tmp_path / "b.tfrecord", offset + 50)
     faulty = verify(find_records(str(tmp_path)))
     output = capsys.readouterr()
     assert faulty == 1
-    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong (and 1 more" in output.err
+    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong; build" in output.err
     assert "2 of 3 shards are good" in output.out
 
 
@@ -222,11 +196,10 @@ def test_records_that_cannot_be_shown_are_refused(tmp_path):
     write(tmp_path, encoded(good_columns(1)), manifest=False)
     with pytest.raises(AlbertError, match="give `vocab_file`"):
         next(as_text(find_records(f"{tmp_path}/a.tfrecord")))
-    features = {"input_ids": records.FeatureSpec("int64", (4,))}
-    examples = records.encode_examples({"input_ids": np.ones((1, 4), int)}, features)
-    write(tmp_path, examples, manifest=False)
-    with pytest.raises(AlbertError, match=r"a\.tfrecord does not hold pretraining records\.$"):
-        next(as_text(find_records(f"{tmp_path}/a.tfrecord")))
+    for example in (tf.train.Example().SerializeToString(), b"\xff\xff"):
+        write(tmp_path, [example], manifest=False)
+        with pytest.raises(AlbertError, match=r"a\.tfrecord does not contain masked pretraining"):
+            find_records(f"{tmp_path}/a.tfrecord")
 
 
 def test_another_vocabulary_than_that_of_the_records_is_refused(tmp_path):

@@ -11,13 +11,7 @@ from collections.abc import Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.data.manifest import (
-    COMPACT_PRETRAINING,
-    Manifest,
-    find_features,
-    find_manifest,
-    find_shards,
-)
+from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest, find_shards
 from albert_tf.data.masking import MASKING_OPTIONS, Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
@@ -61,7 +55,7 @@ def open_records(
     paths = find_shards(patterns)
     paths = sorted(paths) if held_out else paths
     manifest = find_manifest(paths)
-    features = find_features(paths, manifest)
+    features = manifest.features if manifest else records.infer_features(paths[0])
     if manifest is not None:
         vocab_size = manifest.tokenizer_value("vocab_size", int)
         if not config.has_rows_of(vocab_size):
@@ -76,11 +70,6 @@ def open_records(
             check_integer("`max_seq_length`", max_seq_length, _SHORTEST)
         folder = os.path.dirname(paths[0])
         masking = _dynamic_masking(folder, manifest, max_seq_length, masks)
-    elif not {"input_ids", "masked_lm_positions"} <= set(features):
-        raise AlbertError(
-            f"{patterns} does not contain pretraining records; build them with "
-            "data_prep/create_pretraining_data.py."
-        )
     elif masks:
         raise AlbertError(
             f"The records {patterns} are masked already, so `{next(iter(masks))}` cannot be "
@@ -130,10 +119,10 @@ def check_held_out(train_patterns: str, eval_patterns: str) -> None:
 
 def _list_length(features: records.Features, name: str) -> int:
     """Returns the length of a list in the records."""
-    shape = features[name].shape if name in features else (None,)
-    if len(shape) > 1 or shape == (None,):
+    shape = features[name].shape if name in features else ()
+    if len(shape) != 1:
         raise AlbertError(f"The records' layout has no list {name!r} of a fixed length.")
-    return shape[0] if shape else 1  # A list of one number looks like a scalar.
+    return shape[0]
 
 
 def _dynamic_masking(

@@ -43,7 +43,7 @@ def test_records_longer_than_the_model_are_refused(write_records, config):
 @pytest.mark.parametrize(
     ("examples", "sentence"),
     [
-        ([tf.train.Example().SerializeToString()], "does not contain pretraining records"),
+        ([tf.train.Example().SerializeToString()], "does not contain masked pretraining records"),
         ([], "holds no examples"),
     ],
 )
