@@ -143,15 +143,13 @@ def common_files(paths: Iterable[str], others: Iterable[str]) -> list[str]:
 
 def _identity(path: str) -> object:
     """Returns what identifies a file under any of its names."""
-    scheme, separator, rest = path.rpartition("://")
-    if separator:
-        return scheme + separator + os.path.normpath(rest)
+    if not is_local(path):
+        return os.path.normpath(path)
     try:
         status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    # Some mounts have no inode numbers.
-    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager

@@ -122,11 +122,9 @@ def _report_leftovers(path: str) -> None:
     """Prints the temporary files and folders beside `path` that killed processes left."""
     folder, name = os.path.split(path)
     for other in storage.listdir(folder or "."):
-        left = os.path.join(folder, other)
-        if other.startswith(f"{name}.former.tmp-"):
-            log.info(f"{left} is what {path} was before a killed process.")
-        elif other.startswith(f"{name}.tmp-"):
-            log.info(f"{left} was left by a process that was killed; delete it.")
+        if other.startswith((f"{name}.tmp-", f"{name}.former.tmp-")):
+            left = os.path.join(folder, other)
+            log.info(f"{left} was left by a process that was killed; delete it, or move it back.")
 
 
 @contextlib.contextmanager

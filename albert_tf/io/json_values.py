@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, first_line
 
 T = TypeVar("T")
 
@@ -30,18 +30,7 @@ def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object)
     except JSON_ERRORS as error:
-        line, fault = "", "a number is too long"
-        if isinstance(error, json.JSONDecodeError):
-            line, fault = f" (line {error.lineno})", error.msg
-        elif isinstance(error, RecursionError):
-            fault = "it is nested too deeply"
-        elif isinstance(error, _RepeatedKeyError):
-            fault = str(error)
-        raise AlbertError(f"{where} is not JSON{line}: {fault}.") from error
-
-
-class _RepeatedKeyError(ValueError):
-    pass
+        raise AlbertError(f"{where} is not JSON: {first_line(error)}.") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -49,7 +38,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         (key, _), *_ = Counter(key for key, _ in pairs).most_common()
-        raise _RepeatedKeyError(f"an object has the key {short_repr(key)} more than once")
+        raise ValueError(f"an object has the key {short_repr(key)} more than once")
     return value
 
 

@@ -31,10 +31,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: Begins the text in a lock's file, which names its holder.
 _MARK = b"process "
 
-#: The locks of this process: the thread that holds each, by the path of the lock's file.
-_threads: dict[str, int] = {}
-#: The open files of these locks.
-_files: dict[str, int] = {}
+#: The open files of this process's locks, by the thread that holds each and the path.
+_files: dict[tuple[int, str], int] = {}
 
 
 @contextlib.contextmanager
@@ -46,23 +44,17 @@ def lock_folder(folder: str) -> Iterator[None]:
     Raises:
       AlbertError: another process or thread holds the lock, or the folder cannot be written to.
     """
-    if not storage.is_local(folder):
+    path = os.path.join(os.path.realpath(folder), LOCK_FILE)
+    lock = threading.get_ident(), path
+    if not storage.is_local(folder) or lock in _files:
         yield
         return
-    path, me = os.path.join(os.path.realpath(folder), LOCK_FILE), threading.get_ident()
-    if _threads.get(path) == me:
-        yield
-        return
-    if _threads.setdefault(path, me) != me:  # In one step, whatever other threads do.
-        raise AlbertError(
-            f"{folder} is in use by another thread of this process; give another path."
-        )
     created = [os.path.dirname(path)]  # The innermost one first.
     while not os.path.exists(created[-1]):
         created.append(os.path.dirname(created[-1]))
     try:
         try:
-            _files[path] = storage.retried(_acquire, path, folder)
+            _files[lock] = storage.retried(_acquire, path, folder)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -72,14 +64,13 @@ def lock_folder(folder: str) -> Iterator[None]:
             ) from error
         yield
     finally:
-        if path in _files:  # Not in a fork, see `_leave_locks_to_parent`.
+        if lock in _files:  # Not in a fork, see `_leave_locks_to_parent`.
             with contextlib.suppress(OSError):
                 os.unlink(path)  # While it is locked, so that who has opened it notices.
-            os.close(_files.pop(path))
+            os.close(_files.pop(lock))
             with contextlib.suppress(OSError):
                 for empty in created[:-1]:
                     os.rmdir(empty)
-        _threads.pop(path, None)
 
 
 def _acquire(path: str, folder: str) -> int:
@@ -137,7 +128,6 @@ def _leave_locks_to_parent() -> None:
     for file in _files.values():
         os.close(file)
     _files.clear()
-    _threads.clear()
 
 
 os.register_at_fork(after_in_child=_leave_locks_to_parent)

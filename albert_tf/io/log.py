@@ -8,7 +8,9 @@ replaces the handler.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import textwrap
 from typing import TextIO
@@ -27,13 +29,23 @@ class _Terminal(logging.Handler):
 
 
 def show(text: str, file: TextIO) -> None:
-    """Prints a text, on a terminal in lines of at most 80 columns; paths are not cut."""
+    """Prints a text, on a terminal in lines of at most 80 columns; paths are not cut.
+
+    Work goes on without a reader, such as a closed terminal, or `tee` that has ended.
+    """
     if file.isatty():
         wrap = textwrap.TextWrapper(
             80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
         text = "\n".join(wrap.fill(x) if len(x) > 80 else x for x in text.split("\n"))
-    print(text, file=file, flush=file is sys.stderr)
+    try:
+        print(text, file=file, flush=True)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        # What is still buffered, and what native code writes, needs a place as well.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), file.fileno())
 
 
 log.addHandler(_Terminal())

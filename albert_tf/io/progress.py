@@ -10,6 +10,7 @@ import sys
 from tqdm import tqdm
 
 from albert_tf.io import storage
+from albert_tf.io.log import show
 
 #: Seconds between lines if the output is not a terminal.
 LINE_SECONDS = 10.0
@@ -48,31 +49,18 @@ class Progress(tqdm):
             mininterval=LINE_SECONDS if self._lines else 0.1,
             delay=LINE_SECONDS if self._lines else 0,
             miniters=0,
-            smoothing=0,
             dynamic_ncols=True,
             leave=False if self._lines else None,  # None removes a bar below another one.
             disable=silent,
         )
 
-    def update(self, amount: int = 1, text: str = "", restart: bool = False) -> bool | None:
-        """Adds `amount` to what is done.
+    def update(self, amount: int = 1, text: str = "") -> bool | None:
+        """Adds `amount` to what is done, and shows figures beside it; returns whether it is shown.
 
-        Args:
-          amount: amount of work since the last call.
-          text: figures to show beside it.
-          restart: show it now, and estimate the remaining time by the speed from here on, because
-            this work was slower, as when a function is compiled.
-
-        Returns:
-          Whether it is shown.
+        The remaining time follows the speed of late, as the first work may include compilation.
         """
         self.set_description_str(text, refresh=False)
-        if not restart or self.disable:
-            return super().update(amount)
-        self.n += amount
-        self.initial = self.last_print_n = self.n
-        self.start_t = self.last_print_t = self._time()
-        return self.refresh()
+        return super().update(amount)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Draws the bar, or prints a line; see tqdm."""
@@ -84,8 +72,8 @@ class Progress(tqdm):
 
     def note(self, text: str) -> None:
         """Prints a line without disturbing a bar."""
-        tqdm.write(text, file=sys.stderr)
-        sys.stderr.flush()
+        with tqdm.external_write_mode(file=sys.stderr):
+            show(text, sys.stderr)
 
 
 def _can_redraw() -> bool:

@@ -1,18 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that stop a program, and terminals and pipes that close while a run prints to them."""
+"""Signals that stop a program."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 #: Besides SIGTERM and Ctrl-C: a closed terminal, and the warning before a Slurm job's time is over.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -88,66 +85,10 @@ def native_waiting() -> Iterator[None]:
     """
     former = _handlers()
     for number, handler in former.items():
-        owner = getattr(handler, "__self__", None)
-        if isinstance(owner, StopSignals) and owner.first_raises:
+        if isinstance(getattr(handler, "__self__", None), StopSignals):
             signal.signal(number, signal.SIG_DFL)
     try:
         yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-#: Errors of writing to a pipe, or to a terminal, that has been closed at the other end.
-_NO_READER = (errno.EPIPE, errno.EIO)
-
-
-class _Outliving:
-    """A standard stream whose text is dropped once nobody can read it any more."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Writes text, or drops it; see TextIO."""
-        with self._shut_if_dead():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Writes what is buffered, or drops it; see TextIO."""
-        with self._shut_if_dead():
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    @contextlib.contextmanager
-    def _shut_if_dead(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in _NO_READER:
-                raise
-            # What is still buffered, and what native code writes, needs a place as well.
-            with open(os.devnull, "w") as nowhere:
-                os.dup2(nowhere.fileno(), self._stream.fileno())
-
-
-@contextlib.contextmanager
-def outliving_readers() -> Iterator[None]:
-    """Keeps a with block from failing because nobody reads what it prints any more.
-
-    From when the pipe or the terminal of the standard output, or error, is closed, what the process
-    writes there is dropped. Streams that a program has replaced, as in notebooks, are left alone.
-    """
-    former = sys.stdout, sys.stderr
-    own = sys.__stdout__, sys.__stderr__
-    streams = [_Outliving(s) if s is not None and s is o else s for s, o in zip(former, own)]
-    sys.stdout, sys.stderr = streams
-    try:
-        yield
-    finally:
-        for stream in filter(None, streams):
-            stream.flush()
-        sys.stdout, sys.stderr = former

@@ -16,10 +16,9 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
 from albert_tf.io.log import log
-from albert_tf.weights.checkpoint import check_checkpoint
+from albert_tf.weights.checkpoint import check_checkpoint, list_newest
 from albert_tf.weights.run_folder import (
     BEST,
-    CHECKPOINT_LIST,
     CHECKPOINTS,
     BestRecord,
     RunFolder,
@@ -131,19 +130,14 @@ class CheckpointStore:
             self.tidy()
 
     def tidy(self) -> None:
-        """Deletes and lists checkpoints as `save` does, once the newest one was read."""
+        """Deletes old checkpoints and names the newest, as `save` does, once that was read."""
         if self._writes:
             kept = dict([*self.folder.checkpoints().items()][-self._keep_max :])
             if len(kept) == self._keep_max:
                 self._delete_before(CHECKPOINTS, min(kept))
             if self.best:
                 self._delete_before(BEST, self.best.step)
-            # For tf.train.latest_checkpoint and other programs.
-            names = [os.path.basename(prefix) for prefix in kept.values()]
-            lines = [f'model_checkpoint_path: "{names[-1]}"']
-            lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-            path = self.folder.file(CHECKPOINTS, CHECKPOINT_LIST)
-            files.write_text(path, "\n".join(lines) + "\n")
+            list_newest(self.folder.file(CHECKPOINTS), f"ckpt-{max(kept)}")
 
     def save_best(
         self, step: int, metric: str, value: float, data: str = "", loss: float | None = None

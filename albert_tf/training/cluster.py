@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.log import log
-from albert_tf.io.signals import native_waiting, outliving_readers
+from albert_tf.io.signals import native_waiting
 
 Strategy = tf.distribute.Strategy
 #: How long a process waits for the others of its cluster, and how often it says so.
@@ -209,9 +209,9 @@ def lost_workers() -> Iterator[None]:
 def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     """Locks output directories while a run trains there; joins its cluster first, if any.
 
-    A run outlives the reader of its output, such as `tee`. All processes of a cluster call this.
-    Only the chief takes the locks; if it fails, all of them raise, so that none waits for others.
-    `strategy` is the name of one. For an evaluation there are no folders, and nothing is locked.
+    All processes of a cluster call this. Only the chief takes the locks; if it fails, all of them
+    raise, so that none waits for others. `strategy` is the name of one. For an evaluation there are
+    no folders, and nothing is locked.
 
     Raises:
       AlbertError: another run trains in one of them.
@@ -222,7 +222,6 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
         return
     error = None
     with contextlib.ExitStack() as locks:
-        locks.enter_context(outliving_readers())
         if is_chief(cluster):
             try:
                 for folder in folders:

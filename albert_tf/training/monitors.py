@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +41,8 @@ class MetricsLog:
         if damaged := entries[:-1].count(None):  # A crash may have cut off the last one.
             log.info(f"{self._path} has {damaged} damaged lines; they are dropped.")
         lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
-        files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
+        self._written = bytearray(b"".join(line + b"\n" for line in lines))
+        files.write_bytes(self._path, bytes(self._written))
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
@@ -58,6 +58,7 @@ class MetricsLog:
             ) from error
 
     def _append(self, line: bytes) -> None:
+        self._written += line
         try:
             with tf.io.gfile.GFile(self._path, "ab") as f:
                 f.write(line)
@@ -65,8 +66,7 @@ class MetricsLog:
             if not storage.may_pass(error):
                 raise
             # Nobody knows how much of it was written.
-            whole = [x for x in files.read_bytes(self._path).splitlines(True) if x.endswith(b"\n")]
-            files.write_bytes(self._path, b"".join([*(x for x in whole if x != line), line]))
+            files.write_bytes(self._path, bytes(self._written))
 
     def _write_events(self, step: int, split: str, values: Mapping[str, float]) -> None:
         if split not in self._writers:
@@ -117,8 +117,8 @@ class RunMonitor:
             self._log.close()
 
     def note(self, text: str) -> None:
-        """Prints a few lines above the progress line."""
-        self._progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
+        """Prints a text above the progress line."""
+        self._progress.note(text)
 
     def trained(
         self, step: int, metrics: dict[str, np.ndarray], seconds: float | None, skipped: int
@@ -144,8 +144,8 @@ class RunMonitor:
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {Progress.format_sizeof(means['tokens_per_second'])} tok/s"
-        shown = self._progress.update(steps, text, restart=seconds is None)
-        if last and not shown:
+        shown = self._progress.update(steps, text)
+        if (last or seconds is None) and not shown:
             self._progress.refresh()
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
@@ -154,19 +154,13 @@ class RunMonitor:
             self._clear()
 
     def _note_skipped(self, step: int, metrics: dict[str, np.ndarray], skipped: int) -> None:
-        bad = metrics["finite"] == 0
+        bad = np.sum(metrics["finite"] == 0)
+        reason = "loss or gradient not finite"
         if "overflowed" in metrics and (overflowed := metrics["overflowed"] > 0).any():
             scale = metrics["loss_scale"][overflowed][-1] / 2
-            self.note(
-                f"step {step}: {overflowed.sum()} step(s) skipped, gradient too large for float16; "
-                f"the loss scale is now {scale:,.0f} ({skipped} in all)"
-            )
-            bad &= ~overflowed
-        if bad.any():
-            self.note(
-                f"step {step}: {bad.sum()} step(s) skipped, loss or gradient not finite "
-                f"({skipped} in all)"
-            )
+            reason = f"gradient too large for float16; the loss scale is now {scale:,.0f}"
+        if bad:
+            self.note(f"step {step}: {bad} step(s) skipped, {reason} ({skipped} in all)")
 
     def _watch_input(self, step: int, share: float) -> None:
         """Warns, once a run, that training waits for its input this share of the time."""

@@ -93,12 +93,7 @@ def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> I
         return
     name = f"`{name}`" if setting else name
     there, here = joined([old], 64), joined([new], 64)
-    if isinstance(old, list) and isinstance(new, list):
-        there, here = ([x for x in a if x not in b] for a, b in ((old, new), (new, old)))
-        same = f"{name} in another order"
-        only = f"{name}: only there {joined(there, 80)}, only here {joined(here, 80)}"
-        yield only if there or here else same
-    elif there == here or _DIGEST.fullmatch(there) or _DIGEST.fullmatch(here):
+    if there == here or _DIGEST.fullmatch(there) or _DIGEST.fullmatch(here):
         yield f"another {name}"  # The values are digests, or look the same once shortened.
     else:
         yield f"{name}={there} there, {here} here"

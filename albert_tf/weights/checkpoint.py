@@ -197,7 +197,7 @@ def write_tf1(
         shape_and_slices=[""] * len(weights),
         tensors=list(weights.values()),
     )
-    _write_state(folder, TF1_NAME)
+    list_newest(folder, TF1_NAME)
     if tokenizer:
         tokenizer.save(folder)
 
@@ -215,9 +215,9 @@ def write_tf2(
     variables = {name: tf.Variable(value) for name, value in weights.items()}
     saved = tf.train.Checkpoint(weights=tf.train.Checkpoint(**variables))
     retried(saved.write, os.path.join(folder, "ckpt"))
-    _write_state(folder, "ckpt")
+    list_newest(folder, "ckpt")
 
 
-def _write_state(folder: str, name: str) -> None:
-    """Writes the file `checkpoint`, without TensorFlow's absolute paths and times."""
+def list_newest(folder: str, name: str) -> None:
+    """Names a checkpoint for tf.train.latest_checkpoint and other programs."""
     files.write_text(os.path.join(folder, CHECKPOINT_LIST), f'model_checkpoint_path: "{name}"\n')

@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import os
-import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -146,29 +144,13 @@ class LoadReport:
     def __str__(self) -> str:
         """A few lines for the terminal."""
         lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
-        for what, names in (
-            ("not in the checkpoint, left at random", self.missing),
-            ("in the checkpoint, not in the model", self.unexpected),
-        ):
-            if names:
-                shown = printable(f"{what}: {', '.join(_by_scope(names))}")
-                indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-                lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
+        if self.missing:
+            lines.append(f"not in the checkpoint, left at random: {joined(self.missing, 2000)}")
+        if self.unexpected:
+            lines.append(f"in the checkpoint, not in the model: {joined(self.unexpected, 2000)}")
         if self.repeated:
-            lines.append(f"  {self.positions_note}")
-        return "\n".join(lines)
-
-
-def _by_scope(names: Sequence[str]) -> list[str]:
-    """Returns names, with those of a common scope (two levels) merged if there are many."""
-    scopes = ["/".join(name.split("/")[:2]) for name in names]
-    counts = collections.Counter(scopes)
-    return list(
-        dict.fromkeys(
-            f"{scope}/* ({counts[scope]})" if counts[scope] > 2 else name
-            for name, scope in zip(names, scopes)
-        )
-    )
+            lines.append(self.positions_note)
+        return "\n  ".join(map(printable, lines))
 
 
 def load_weights(

@@ -5,26 +5,19 @@
 from __future__ import annotations
 
 import abc
-import contextlib
+import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, storage
+from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
-from albert_tf.weights.run_folder import BEST, CHECKPOINTS
 
-#: Parameters that a model may always have, whatever the size of its weights' files.
+#: Parameters that a model may always have, however many weights are stored.
 _SMALL_MODEL = 1 << 26
-#: Where weights are in a folder: in itself, as in an output directory, or as in a SavedModel.
-_WEIGHT_FOLDERS = ("", BEST, CHECKPOINTS, "variables")
-#: Part of the names of files with weights: TensorFlow's, those in safetensors and PyTorch's format.
-_WEIGHTS = re.compile(r"\.data-|\.(safetensors|bin)$")
 
 
 class Source(abc.ABC):
@@ -60,12 +53,12 @@ class Source(abc.ABC):
             building the model could take all memory.
         """
         config = self._read_config()
-        if config:
-            wanted, stored = config.count_parameters()["encoder"], self._stored_bytes()
-            if wanted > max(_SMALL_MODEL, 4 * stored):
+        if config and (wanted := config.count_parameters()["encoder"]) > _SMALL_MODEL:
+            stored = sum(map(math.prod, self.shapes.values()))
+            if wanted > 4 * stored:
                 raise AlbertError(
                     f"The configuration of {self._path} describes a model of {wanted:.1e} "
-                    f"parameters, but its weights have {stored:,} bytes; get both again."
+                    f"parameters, but its weights have {stored:,}; get both again."
                 )
         return config
 
@@ -85,15 +78,6 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def _read_config(self) -> AlbertConfig | None:
         """Reads the configuration beside the weights, None if there is none."""
-
-    def _stored_bytes(self) -> int:
-        """Returns the size of the files where the weights may be."""
-        size = 0
-        for folder in (os.path.join(self._folder, name) for name in _WEIGHT_FOLDERS):
-            for name in filter(_WEIGHTS.search, storage.listdir(folder)):
-                with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
-                    size += storage.size(os.path.join(folder, name))
-        return size
 
     def _find_vocabulary(self) -> str | None:
         """Returns the path for Tokenizer.from_file, None if there is no vocabulary."""

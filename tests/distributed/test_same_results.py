@@ -162,8 +162,7 @@ def interrupt(run: Path, target: Path, step: int) -> None:
     for file in folder.glob("ckpt-*"):
         if int(file.name.partition(".")[0].removeprefix("ckpt-")) > step:
             file.unlink()
-    names = ("model_checkpoint_path", "all_model_checkpoint_paths")
-    (folder / "checkpoint").write_text("".join(f'{name}: "ckpt-{step}"\n' for name in names))
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "ckpt-{step}"\n')
 
 
 def resuming(

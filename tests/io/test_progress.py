@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from pathlib import Path
 
-from albert_tf.io import progress
-
-ROOT = Path(__file__).parents[2]
 #: A training of 20 steps with an evaluation after step 10.
 WORK = """
 from albert_tf.io.progress import Progress
@@ -48,17 +44,3 @@ def test_a_notebook_shows_one_bar_of_text():
 
 def test_elsewhere_there_are_lines_only():
     assert shown(io.StringIO()) == "A note.\n"
-
-
-def test_work_that_was_slower_does_not_count_for_the_remaining_time(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 5.0)
-    now = 0.0
-    with progress.Progress("train", 100, "steps") as bar:
-        bar._time = lambda: now
-        bar.start_t = bar.last_print_t = now
-        for i, seconds in enumerate([600, 10, 10, 300, 20]):
-            now += seconds
-            bar.update(10, f"loss {i}", restart=seconds > 100)
-    assert [line.split()[3] for line in capsys.readouterr().err.splitlines()] == [
-        "?", "01:20", "01:10", "?", "01:40",
-    ]  # fmt: skip

@@ -17,7 +17,7 @@ from albert_tf.io import removal
 from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore
-from albert_tf.weights.load import LoadReport, load_weights
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
 from tests.training.runs import saved_steps
@@ -168,10 +168,8 @@ def test_a_pipe_in_place_of_a_file_is_refused(folder, part):
 
 @pytest.mark.parametrize("damage", DAMAGE.values())
 def test_the_list_of_checkpoints_is_for_other_programs(folder, damage):
-    listed = tf.train.get_checkpoint_state(str(folder / "checkpoints"))
-    names = [f"{folder}/checkpoints/ckpt-{step}" for step in (10, 20, 30)]
-    assert list(listed.all_model_checkpoint_paths) == names
-    assert listed.model_checkpoint_path == names[-1]
+    newest = tf.train.latest_checkpoint(str(folder / "checkpoints"))
+    assert newest == f"{folder}/checkpoints/ckpt-30"
     damage(folder / "checkpoints/checkpoint")
     run = restored(folder)
     assert run.state() == state_at(30, folder)
@@ -343,17 +341,6 @@ def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
 def test_no_checkpoint_is_one_sentence(tmp_path):
     with pytest.raises(AlbertError, match="There is no checkpoint at"):
         find_checkpoint(str(tmp_path))
-
-
-def test_a_report_groups_many_names_of_one_scope():
-    unexpected = [f"cls/predictions/{name}" for name in "abc"] + ["cls/other/x", "cls/other/y"]
-    report = str(LoadReport("ckpt-1", ("bert/x",), ("output_bias",), tuple(unexpected)))
-    assert report.splitlines() == [
-        "Weights from ckpt-1: 1 variables matched",
-        "  not in the checkpoint, left at random: output_bias",
-        "  in the checkpoint, not in the model: cls/predictions/* (3), cls/other/x,",
-        "    cls/other/y",
-    ]
 
 
 @pytest.mark.parametrize("relative", [False, True])

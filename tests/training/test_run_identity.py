@@ -108,7 +108,7 @@ def test_more_than_four_differences_are_counted(refusal):
 def test_other_records_are_named_and_counted(refusal, record_paths):
     text = refusal(paths=record_paths[:2])
     assert "training data: examples=101 there, 47 here" in text
-    assert "shards: only there shard-2.tfrecord, only here none" in text
+    assert "shards=['shard-0.tfrecord', 'shard-1.tfrecord', 'shard-2.tfrecord'] there, " in text
 
 
 def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):

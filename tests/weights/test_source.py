@@ -83,15 +83,6 @@ def test_no_model_is_built_that_is_much_larger_than_the_weights(form, key, group
             read(str(folder))
 
 
-def test_the_size_of_the_weights_of_a_run_counts(grouped, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert_tf.weights.source._SMALL_MODEL", 0)
-    run = tmp_path / "run"
-    write_tf2(str(run / "checkpoints"), grouped.config, None, weights_of(grouped))
-    (run / "checkpoints/albert_config.json").rename(run / "albert_config.json")
-    for path in (run, run / "checkpoints", run / "checkpoints/ckpt"):
-        assert albert_tf.load_pretrained(str(path)).config == grouped.config
-
-
 def test_a_folder_that_is_not_of_a_run_takes_no_configuration_from_above(grouped, tmp_path):
     write_tf2(str(tmp_path / "mine"), grouped.config, None, weights_of(grouped))
     (tmp_path / "mine/albert_config.json").rename(tmp_path / "albert_config.json")

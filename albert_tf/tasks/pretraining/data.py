@@ -81,15 +81,6 @@ def open_records(
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
     source = RecordSource(paths, features, seed, masking=masking, vocab_size=config.vocab_size)
     length = sequence_length(source)
-    if masking:
-        predictions = masking.options.max_predictions_per_seq
-    else:
-        predictions = _list_length(features, "masked_lm_positions")
-    if predictions > length:
-        raise AlbertError(
-            f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
-            f"{length} tokens; build them again."
-        )
     if max_seq_length not in (None, length):
         raise AlbertError(
             f"The records {patterns} have max_seq_length={length}, not {max_seq_length}; leave out "
@@ -133,14 +124,15 @@ def _dynamic_masking(
     vocab_size = manifest.tokenizer_value("vocab_size", int)
     if manifest.features != records.compact_features(stored, vocab_size):
         raise AlbertError("The layout in manifest.json is not that of compact records.")
-    where = "The masking options in the records' manifest.json"
     values = {name: manifest.options.get(name) for name in MASKING_OPTIONS}
-    if missing := [name for name, value in values.items() if value is None]:
-        raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
     try:
         options = from_json(MaskingOptions, values, "a wrong type")
+        check_integer("`max_predictions_per_seq`", options.max_predictions_per_seq, most=stored)
     except AlbertError as error:
-        raise AlbertError(f"{where} are not valid: {error} Build the records again.") from error
+        raise AlbertError(
+            "The masking options in the records' manifest.json are not valid: "
+            f"{error} Build the records again."
+        ) from error
     options = dataclasses.replace(options, **masks)
     if "masked_lm_prob" in masks:
         predictions = math.ceil(options.masked_lm_prob * stored)

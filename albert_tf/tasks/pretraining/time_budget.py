@@ -37,8 +37,8 @@ _WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 100, 0.2
 #: Share of the time in which models of at least this many layers train half of them; in half of the
 #: time instead, they learned less (docs/results/tuning.md).
 _SHALLOW_SHARE, _FEWEST_LAYERS = 0.7, 4
-#: Checkpoints of a run, at least, and the most seconds between two of them.
-_SAVES, _SAVE_SECONDS = 20, 900.0
+#: Checkpoints of a run, at least, and about the most minutes between two of them.
+_SAVES, _SAVE_MINUTES = 20, 15.0
 #: Planned settings that run_config.json records.
 _RECORDED = ("train_batch_size", "num_warmup_steps", "learning_rate", "shallow_layers",
              "num_shallow_steps")  # fmt: skip
@@ -130,11 +130,8 @@ def plan(
 
 def _with_saves(config: PretrainingConfig) -> PretrainingConfig:
     """Returns the settings with the steps between checkpoints."""
-    # The steps of all layers are the slower ones.
-    share = 1 - _SHALLOW_SHARE if config.shallow_layers else 1.0
-    deep_steps = config.num_train_steps - config.num_shallow_steps
-    saves = _SAVE_SECONDS * deep_steps / (share * 60 * config.time_budget)
-    steps = max(1, min(config.num_train_steps // _SAVES, int(saves)))
+    saves = max(_SAVES, config.time_budget / _SAVE_MINUTES)
+    steps = max(1, int(config.num_train_steps / saves))
     return dataclasses.replace(config, save_checkpoints_steps=steps)
 
 

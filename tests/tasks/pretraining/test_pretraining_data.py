@@ -66,7 +66,8 @@ def compact(tmp_path_factory, config):
 @pytest.mark.parametrize(
     ("part", "changes", "sentence"),
     [
-        ("options", {"ngram": None}, "lack ngram; build the records again"),
+        ("options", {"ngram": None}, "are not valid: .*'ngram' must be of type int, not None"),
+        ("options", {"max_predictions_per_seq": None}, "=None must be an integer from 1 to 16"),
         ("options", {"masked_lm_prob": 2.0}, "are not valid: `masked_lm_prob`=2.0 must be"),
         (
             "options",
@@ -74,7 +75,7 @@ def compact(tmp_path_factory, config):
             "are not valid: `ngram`=65536 must be an integer from 1 to 16",
         ),
         ("options", {"ngram": "3"}, "are not valid: .*'ngram' must be of type int"),
-        ("options", {"max_predictions_per_seq": 65536}, "=65536 in sequences of 16 tokens"),
+        ("options", {"max_predictions_per_seq": 65536}, "=65536 must be an integer from 1 to 16"),
         ("tokenizer", {"vocab_size": None}, "no valid vocab_size of the tokenizer"),
         ("tokenizer", {"sha256": "0"}, "is not the tokenizer of these records"),
         ("features", {"word_starts": None}, "is not that of compact records"),

@@ -130,9 +130,8 @@ def test_a_damaged_record_is_an_error_that_names_the_file(tmp_path, part, change
         recorded_plan(PretrainingConfig(str(tmp_path), time_budget=60.0))
 
 
-@pytest.mark.parametrize("shallow", [{}, {6: 0.2}], ids=["all layers", "fewer at first"])
-def test_long_runs_save_every_quarter_of_an_hour_even_where_steps_are_slow(shallow):
-    planned = plan_of(24 * 60, {**shallow, None: 0.5})
+def test_long_runs_save_every_quarter_of_an_hour():
+    planned = plan_of(24 * 60, {None: 0.5})
     factor = planned.train_batch_size / 16
     assert 850 < planned.save_checkpoints_steps * 0.5 * factor <= 900
 
