@@ -86,11 +86,7 @@ def open_records(
             f"The records {patterns} have max_seq_length={length}, not {max_seq_length}; leave out "
             "`max_seq_length` to take it from the records."
         )
-    if length > config.max_position_embeddings:
-        raise AlbertError(
-            f"The records {patterns} have length {length}, but the model has only "
-            f"max_position_embeddings={config.max_position_embeddings}; build shorter records."
-        )
+    config.check_length(length)
     return source
 
 
@@ -138,8 +134,6 @@ def _dynamic_masking(
         predictions = math.ceil(options.masked_lm_prob * stored)
         options = dataclasses.replace(options, max_predictions_per_seq=predictions)
     path = os.path.join(folder, SPEC_FILE)
-    if not files.exists(path):
-        raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
     tokenizer = Tokenizer.from_file(path)
     if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):
         raise AlbertError(
