@@ -45,3 +45,10 @@ def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, without TensorFlow's node names."""
     text = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]", "", str(error).strip())
     return (text.splitlines() or [type(error).__name__])[0][:200]
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Returns the error that led to an error, such as the system's behind a library's."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error

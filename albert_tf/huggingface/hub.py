@@ -12,7 +12,7 @@ import functools
 import importlib.util
 import os
 
-from albert_tf.errors import AlbertError, first_line
+from albert_tf.errors import AlbertError, first_line, root_cause
 from albert_tf.huggingface import (
     ADDED_TOKENS,
     CONFIG,
@@ -76,11 +76,8 @@ def _download(model: str, names: list[str]) -> str:
     except errors.RevisionNotFoundError as error:
         raise AlbertError(f"{repo_id} on Hugging Face has no revision {revision!r}.") from error
     except Exception as error:  # The library's HTTP clients raise errors of many types.
-        cause = error
-        while cause.__cause__:  # What the system reported.
-            cause = cause.__cause__
         raise AlbertError(
             f"{model} is not in Hugging Face's cache as a whole, and cannot be downloaded "
-            f"({first_line(cause)}); check the network and HF_HUB_OFFLINE, or download the model "
-            "elsewhere and give its folder."
+            f"({first_line(root_cause(error))}); check the network and HF_HUB_OFFLINE, or download "
+            "the model elsewhere and give its folder."
         ) from error

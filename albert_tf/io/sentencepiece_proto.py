@@ -9,56 +9,57 @@ those of its sentencepiece_model.proto; other fields stay in a message, unread.
 
 from __future__ import annotations
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-#: Values are numbered from 1; the first is the default.
-_ENUMS = {
-    "Type": ("NORMAL", "UNKNOWN", "CONTROL", "USER_DEFINED", "UNUSED", "BYTE"),
-    "Kind": ("UNIGRAM", "BPE", "WORD", "CHAR"),
+_FILE = """
+name: "albert_tf/model.proto"
+package: "albert_tf"
+message_type {
+  name: "ModelProto"
+  field { number: 1 name: "pieces" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Piece" }
+  field { number: 2 name: "trainer_spec" type: TYPE_MESSAGE type_name: "Trainer" }
+  field { number: 3 name: "normalizer_spec" type: TYPE_MESSAGE type_name: "Rules" }
+  field { number: 5 name: "denormalizer_spec" type: TYPE_MESSAGE type_name: "Rules" }
 }
-#: Number and type of each field.
-_MESSAGES = {
-    "ModelProto": {
-        "pieces": (1, "Piece"),
-        "trainer_spec": (2, "Trainer"),
-        "normalizer_spec": (3, "Rules"),
-        "denormalizer_spec": (5, "Rules"),
-    },
-    "Piece": {"piece": (1, "string"), "score": (2, "float"), "type": (3, "Type")},
-    "Trainer": {
-        "model_type": (3, "Kind"),
-        "vocab_size": (4, "int32"),
-        "byte_fallback": (35, "bool"),
-        "unk_id": (40, "int32"),
-        "bos_id": (41, "int32"),
-        "eos_id": (42, "int32"),
-        "pad_id": (43, "int32"),
-        "unk_piece": (45, "string"),
-    },
-    "Rules": {"precompiled_charsmap": (2, "bytes")},
+message_type {
+  name: "Piece"
+  field { number: 1 name: "piece" type: TYPE_STRING }
+  field { number: 2 name: "score" type: TYPE_FLOAT }
+  field { number: 3 name: "type" type: TYPE_ENUM type_name: "Type" default_value: "NORMAL" }
+  enum_type {
+    name: "Type"
+    value { number: 1 name: "NORMAL" }
+    value { number: 2 name: "UNKNOWN" }
+    value { number: 3 name: "CONTROL" }
+    value { number: 4 name: "USER_DEFINED" }
+    value { number: 5 name: "UNUSED" }
+    value { number: 6 name: "BYTE" }
+  }
 }
-
-
-def _describe() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="albert_tf/model.proto", package="albert_tf")
-    for message_name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=message_name)
-        for name, (number, kind) in fields.items():
-            field = message.field.add(name=name, number=number)
-            field.label = field.LABEL_REPEATED if name == "pieces" else field.LABEL_OPTIONAL
-            if kind in _MESSAGES:
-                field.type, field.type_name = field.TYPE_MESSAGE, kind
-            elif kind in _ENUMS:
-                field.type, field.type_name = field.TYPE_ENUM, kind
-                field.default_value = _ENUMS[kind][0]
-                enum = message.enum_type.add(name=kind)
-                for value, value_name in enumerate(_ENUMS[kind], start=1):
-                    enum.value.add(name=value_name, number=value)
-            else:
-                field.type = field.Type.Value(f"TYPE_{kind.upper()}")
-    return file
-
+message_type {
+  name: "Trainer"
+  field { number: 3 name: "model_type" type: TYPE_ENUM type_name: "Kind" default_value: "UNIGRAM" }
+  field { number: 4 name: "vocab_size" type: TYPE_INT32 }
+  field { number: 35 name: "byte_fallback" type: TYPE_BOOL }
+  field { number: 40 name: "unk_id" type: TYPE_INT32 }
+  field { number: 41 name: "bos_id" type: TYPE_INT32 }
+  field { number: 42 name: "eos_id" type: TYPE_INT32 }
+  field { number: 43 name: "pad_id" type: TYPE_INT32 }
+  field { number: 45 name: "unk_piece" type: TYPE_STRING }
+  enum_type {
+    name: "Kind"
+    value { number: 1 name: "UNIGRAM" }
+    value { number: 2 name: "BPE" }
+    value { number: 3 name: "WORD" }
+    value { number: 4 name: "CHAR" }
+  }
+}
+message_type {
+  name: "Rules"
+  field { number: 2 name: "precompiled_charsmap" type: TYPE_BYTES }
+}
+"""
 
 _pool = descriptor_pool.DescriptorPool()
-_pool.Add(_describe())
+_pool.Add(text_format.Parse(_FILE, descriptor_pb2.FileDescriptorProto()))
 ModelProto = message_factory.GetMessageClass(_pool.FindMessageTypeByName("albert_tf.ModelProto"))

@@ -17,13 +17,12 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import hub
 from albert_tf.io import files
-from albert_tf.pretrained.archives import download, unpack
+from albert_tf.pretrained.archives import WEB, download, unpack
 
 #: The file that makes a folder a SavedModel.
 SAVED_MODEL = "saved_model.pb"
 #: Begins the id of a model on Hugging Face; without it an id is recognised by its form.
 HUGGING_FACE = "hf://"
-_WEB = "https://"
 #: Names the folder for downloaded archives.
 CACHE_VARIABLE = "ALBERT_TF_CACHE"
 #: Endings of archives that hold a model.
@@ -126,7 +125,7 @@ def no_model(path: str) -> AlbertError:
 
 def _fetch(url: str) -> str:
     """Returns the path of the archive at a URL, or the folder of a module of TF-Hub or Kaggle."""
-    if not url.startswith(_WEB):
+    if not url.startswith(WEB):
         raise AlbertError(f"What {url} sends can be changed on its way; give an https:// address.")
     address, _, sha256 = url.partition("#sha256=")
     name = os.path.basename(address.partition("?")[0])

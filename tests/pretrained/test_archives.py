@@ -10,8 +10,6 @@ import itertools
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import tarfile
 import time
 import zipfile
@@ -54,41 +52,43 @@ def zip_of(path, *members):
     return str(path)
 
 
-NAMES = ["../outside", "model/../../outside", "/outside"]
+def unsafe(name):
+    return member("model/file"), member(name)
 
 
 @pytest.mark.parametrize(
-    ("write", "file", "bad"),
+    ("write", "members"),
     [
-        *((write, member("model/file"), member(name)) for name in NAMES),
-        (write, member("model/file"), member("model/link", tarfile.SYMTYPE, "/etc/passwd")),
-        (write, member("model/file"), member("model/hard", tarfile.LNKTYPE, "../outside")),
-        (write, member("model/file"), member("model/pipe", tarfile.FIFOTYPE)),
-        (write, member("model/file"), member("model/device", tarfile.CHRTYPE)),
-        *((zip_of, zip_member("model/file"), zip_member(name)) for name in [*NAMES, "C:/outside"]),
-        (zip_of, zip_member("x"), zip_member("model/link", stat.S_IFLNK | 0o777, b"/etc/passwd")),
-        (zip_of, zip_member("x"), zip_member("model/pipe", stat.S_IFIFO | 0o600)),
+        (write, unsafe("../outside")),
+        (write, unsafe("model/../../outside")),
+        (write, (member("model/file"), member("model/link", tarfile.SYMTYPE, "/etc/passwd"))),
+        (write, (member("model/file"), member("model/hard", tarfile.LNKTYPE, "../outside"))),
+        (write, (member("model/file"), member("model/pipe", tarfile.FIFOTYPE))),
+        (write, (member("model/file"), member("model/device", tarfile.CHRTYPE))),
     ],
 )
-def test_a_malicious_member_is_refused_and_nothing_is_left(write, file, bad, tmp_path, monkeypatch):
-    path = write(tmp_path / ("bad.zip" if write is zip_of else "bad.tar.gz"), file, bad)
+def test_a_malicious_member_is_refused_and_nothing_is_left(write, members, tmp_path, monkeypatch):
+    path = write(tmp_path / "bad.tar.gz", *members)
     folder = tmp_path / "tmp" / "deep"
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     os.makedirs(folder)
-    with pytest.raises(AlbertError, match="do not use it"):
+    with pytest.raises(AlbertError, match=r"bad\.tar\.gz holds '.*; do not use it"):
         albert_tf.load_pretrained(path)
     assert [*(tmp_path / "tmp").rglob("*")] == [folder]
-    assert not os.path.exists("/outside")
 
 
-def test_a_header_that_claims_much_memory_is_refused(tmp_path):
-    name = tarfile.TarInfo("x")
-    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 1 << 60
-    header = name.tobuf(tarfile.GNU_FORMAT)
-    path = tmp_path / "long.tar.gz"
-    path.write_bytes(gzip.compress(header + bytes(10240)))
-    with pytest.raises(AlbertError, match="is damaged"):
-        archives.unpack(str(path))
+def test_nothing_is_written_beside_the_folder_and_no_link_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
+    os.makedirs(tmp_path / "tmp" / "deep")
+    link = zip_member("link", stat.S_IFLNK | 0o777, b"/etc/passwd")
+    names = ["../outside", "../../outside", "/outside", "x"]
+    zipped = archives.unpack(zip_of(tmp_path / "x.zip", *map(zip_member, names), link))
+    tarred = archives.unpack(write(tmp_path / "x.tar.gz", member("/outside"), member("x")))
+    assert {*os.listdir(zipped)} == {"outside", "x", "link"} and {*os.listdir(tarred)} == {
+        "outside", "x"
+    }  # fmt: skip
+    assert not any(os.path.islink(path) for path in Path(zipped).iterdir())
+    assert not (tmp_path / "tmp" / "outside").exists() and not os.path.exists("/outside")
 
 
 def test_a_damaged_archive_is_refused_in_one_sentence(tf1_archive, tmp_path):
@@ -111,17 +111,6 @@ def test_an_archive_is_unpacked_once_and_another_of_its_name_again(tf1_archive, 
     assert archives.unpack(path) != folder
 
 
-def test_an_archive_of_many_files_is_refused(tmp_path, monkeypatch):
-    names = [f"model/{i}" for i in range(9)]
-    zipped = zip_of(tmp_path / "many.zip", *map(zip_member, names))
-    assert len(os.listdir(archives.unpack(zipped))) == 9
-    archives._unpack.cache_clear()
-    monkeypatch.setattr(archives, "_MAX_MEMBERS", 8)
-    for path in (zipped, write(tmp_path / "many.tar.gz", *map(member, names))):
-        with pytest.raises(AlbertError, match="unpack it yourself"):
-            archives.unpack(path)
-
-
 def test_a_small_archive_that_holds_much_is_refused_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "_MAX_SMALL_BYTES", 1 << 16)
     zeros = bytes(1 << 20)
@@ -132,7 +121,7 @@ def test_a_small_archive_that_holds_much_is_refused_and_nothing_is_left(tmp_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     for path in (zipped, str(tmp_path / "bomb.tar.gz")):
-        with pytest.raises(AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB or"):
+        with pytest.raises(AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB;"):
             archives.unpack(path)
     assert not [*(tmp_path / "tmp").iterdir()]
     # Trained weights hardly shrink.
@@ -203,6 +192,7 @@ def data(tmp_path):
 @pytest.fixture
 def url(server, data, monkeypatch):
     monkeypatch.setattr(archives, "_PAUSE", 0.0)
+    monkeypatch.setattr(archives, "WEB", "http://")  # The server's scheme.
     server.files["/model.tar.gz"] = data
     return f"{server.url}/model.tar.gz"
 
@@ -246,30 +236,19 @@ def test_a_server_that_always_breaks_off_is_given_up(server, url, path):
     with pytest.raises(AlbertError) as caught:
         download(url, str(path))
     message = str(caught.value)
-    assert "the connection ended after 1,000 of 3,14" in message
+    assert "IncompleteRead(1000 bytes read, 314" in message
     assert message.endswith(f"or download the file elsewhere and copy it to {path}.")
     assert len(server.requests) == archives._ATTEMPTS and left(path) == []
 
 
-@pytest.mark.parametrize(
-    ("after", "slept"),
-    [("7", 7), ("a date", 60), ("soon", 2), ("-1", 2)],
-)
+@pytest.mark.parametrize(("after", "slept"), [("7", 7), ("a date", 60), ("3600", 120)])
 def test_a_busy_server_says_when_to_ask_again(server, url, path, monkeypatch, after, slept):
     pauses = []
-    monkeypatch.setattr(archives, "_PAUSE", 1.0)
     monkeypatch.setattr("time.sleep", pauses.append)
     date = formatdate(time.time() + 60, usegmt=True)
     server.errors, server.retry_after = [429], date if after == "a date" else after
     download(url, str(path))
     assert pauses == [pytest.approx(slept, abs=3)] and len(server.requests) == 2
-
-
-def test_a_long_wait_is_left_to_the_user(server, url, path):
-    server.errors, server.retry_after = [429], "3600"
-    with pytest.raises(AlbertError, match="again, not before 3,600 seconds have passed, or"):
-        download(url, str(path))
-    assert left(path) == []
 
 
 def answer(body=b"", *headers, status="200 OK"):
@@ -284,18 +263,16 @@ TAR = gzip.compress(member("x").tobuf() + bytes(10240), mtime=0)
     ("raw", "message"),
     [
         (answer(HTML, "Content-Type: text/html"), "no intact archive, but 19 bytes of text/html"),
-        (answer(HTML, "Content-Length: many"), "no intact archive, but 19 bytes of text/plain"),
-        (answer(gzip.compress(TAR), "Content-Encoding: gzip"), "no intact archive, but"),
+        (answer(HTML, "Content-Length: many"), "no intact archive, but 19 bytes of an unknown"),
         (answer(bytes(10240)), r"no intact archive, .* \(it holds nothing\); open it in a browser"),
         (answer(TAR[:30]), "no intact archive, but 30 bytes"),
-        (answer(status="204 No Content"), r"\(the server answers 204 No Content\)"),
-        (answer(HTML, status="206 Partial"), r"\(the server answers 206 Partial\)"),
-        (answer(status="404 Not Found"), r"\(the server answers HTTP Error 404: Not Found\)"),
-        (answer(status="302 Found"), r"\(the server answers HTTP Error 302: Found\); check the"),
+        (answer(status="204 No Content"), "no intact archive, but 0 bytes"),
+        (answer(HTML, status="206 Partial"), "no intact archive, but 19 bytes"),
+        (answer(status="404 Not Found"), r"\(404 Client Error: Not Found for url: http:"),
         (answer(b"", "Location: http://[a", status="302 Found"), r"\(Invalid IPv6 URL\); check"),
-        (answer(b"", "Location: ftp://a/b", status="302 Found"), "leads to ftp://a/b; do not use"),
-        (answer(b"", "Location: /model.tar.gz", status="302 F"), "would lead to an infinite loop"),
-        (b"hello", r"\(hello\); check the address"),
+        (answer(b"", "Location: ftp://a/b", status="302 Found"), r"adapters .* for 'ftp://a/b'\)"),
+        (answer(b"", "Location: /model.tar.gz", status="302 F"), "Exceeded 30 redirects"),
+        (b"hello", r"BadStatusLine\('hello'\)\)\); check the address"),
     ],
     ids=itertools.count(),  # All processes of a test run must have the same names.
 )  # fmt: skip
@@ -310,8 +287,9 @@ def test_what_is_no_archive_never_gets_the_name(server, url, path, raw, message)
 
 def test_a_body_that_comes_too_slowly_is_given_up(server, url, path, monkeypatch):
     monkeypatch.setattr(archives, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(archives, "_BLOCK", 4)
     monkeypatch.setattr(archives, "_ATTEMPTS", 1)
-    server.raw["/model.tar.gz"], server.pause = answer(HTML * 99), 0.02
+    server.raw["/model.tar.gz"], server.pause = answer(HTML * 99), 0.01
     with pytest.raises(AlbertError, match="it sends fewer than 1,000 bytes per second"):
         download(url, str(path))
 
@@ -328,14 +306,3 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(url, path):
     path.parent.write_text("mine")
     with pytest.raises(AlbertError, match=r"cache cannot be a folder, because .* is not a folder"):
         download(url, str(path))
-
-
-def test_processes_that_want_the_same_file_all_get_it(url, data, path):
-    program = (
-        "import sys; from albert_tf.pretrained.archives import download; download(*sys.argv[1:])"
-    )
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-c", program, url, str(path)]
-    processes = [subprocess.Popen(command, cwd=root) for _ in range(2)]
-    assert [process.wait() for process in processes] == [0, 0]
-    assert path.read_bytes() == data and left(path) == [path.name]

@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.huggingface import hub
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretrained import locate
+from albert_tf.pretrained import archives, locate
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.load import open_source
 from albert_tf.weights.pretrained_model import load_pretrained
@@ -40,7 +40,8 @@ def archive(folder, name=""):
 def cache(tmp_path, monkeypatch):
     """An empty cache folder, and an empty working folder."""
     monkeypatch.setenv("ALBERT_TF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(locate, "_WEB", "http://")  # The server's scheme.
+    for module in (locate, archives):
+        monkeypatch.setattr(module, "WEB", "http://")  # The server's scheme.
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "cache"
@@ -93,7 +94,7 @@ def test_an_address_may_pin_the_bytes(released, server, cache):
 
 def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypatch):
     monkeypatch.setattr(locate, "RELEASES_URL", "http://127.0.0.1:9/")
-    monkeypatch.setattr("albert_tf.pretrained.archives._PAUSE", 0.0)
+    monkeypatch.setattr(archives, "_PAUSE", 0.0)
     with pytest.raises(AlbertError, match=rf"copy it to {cache}/\w+-albert_large_zh\.tar\.gz\.$"):
         open_source("albert_large_zh")
 
