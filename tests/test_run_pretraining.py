@@ -266,7 +266,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     assert again.returncode == 0 and "is already trained to step" in again.stdout
     files = sorted(run.rglob("*"))
     other = run_script(*command, "--time_budget=2")
-    assert other.returncode == 1 and "planned for 1.0 minutes, not one planned" in other.stderr
+    assert other.returncode == 1 and "--time_budget=1.0 there, 2.0 here" in other.stderr
     (run / "run_config.json").rename(tmp_path / "run_config.json")
     lost = run_script(*command, "--time_budget=1")
     assert lost.returncode == 1 and "but no run_config.json" in lost.stderr

@@ -95,15 +95,8 @@ class Estimator:
 
     def _precision(self) -> str:
         """Resolves "auto": the precision of an existing run, or else the best fast one."""
-        fast, *_ = fast_precisions(self.strategy)
         recorded = self.folder.recorded()
-        kept = recorded["run"].get("precision") if recorded else fast
-        if kept != fast:
-            log.info(
-                f"{self.folder} was trained in {kept}, and continues in this precision; "
-                f"for a new run on these devices, auto would choose {fast}."
-            )
-        return kept
+        return recorded["run"].get("precision") if recorded else fast_precisions(self.strategy)[0]
 
     def warn_of_slow_precision(self) -> None:
         """Prints a warning if the devices lack units for the precision."""

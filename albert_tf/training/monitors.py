@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +50,7 @@ class MetricsLog:
         try:
             with files.space_for(place):
                 self._append(json.dumps(entry).encode() + b"\n")
-                self._write_events(step, split, values)
+                storage.retried(self._write_events, step, split, values)
         except tf.errors.OpError as error:
             raise AlbertError(
                 f"Cannot write {place} ({first_line(error)}). Was the folder deleted?"
@@ -70,17 +69,10 @@ class MetricsLog:
 
     def _write_events(self, step: int, split: str, values: Mapping[str, float]) -> None:
         if split not in self._writers:
-            create = tf.summary.create_file_writer
-            self._writers[split] = storage.retried(create, f"{self._events}/{split}")
-        writer = self._writers[split]
-        try:
-            with writer.as_default():  # At its end it writes.
-                for name, value in values.items():
-                    tf.summary.scalar(name, value, step=step)
-        except tf.errors.OpError as error:
-            if not storage.may_pass(error):
-                raise
-            storage.retried(lambda _: writer.flush(), self._events)
+            self._writers[split] = tf.summary.create_file_writer(f"{self._events}/{split}")
+        with self._writers[split].as_default():  # At its end it writes.
+            for name, value in values.items():
+                tf.summary.scalar(name, value, step=step)
 
     def close(self) -> None:
         """Closes the event files."""
@@ -104,11 +96,8 @@ class RunMonitor:
         self._clear()
 
     def _clear(self) -> None:
-        # The steps since the last entry of the log.
+        # The steps since the last entry of the log, by calls of the loop.
         self._metrics = []
-        self._seconds = 0.0
-        # What was done in these seconds, by the name of its rate.
-        self._amounts = Counter()
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -130,14 +119,8 @@ class RunMonitor:
         """
         steps = len(metrics["finite"])
         last = step == self._max_steps
-        self._metrics.append(metrics)
-        if seconds is not None:
-            self._seconds += seconds
-            self._amounts.update(
-                examples_per_second=steps * self._config.train_batch_size,
-                tokens_per_second=float(metrics["tokens"].sum()),
-                input_wait_share=float(metrics["input_wait"].sum()),
-            )
+        took = math.nan if seconds is None else seconds / steps
+        self._metrics.append({**metrics, "seconds": np.full(steps, took)})
         self._note_skipped(step, metrics, skipped)
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
@@ -180,17 +163,22 @@ class RunMonitor:
     def _means(self) -> Metrics:
         """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
-        finite = columns.pop("finite") > 0
-        for name in ("input_wait", "overflowed"):
-            columns.pop(name, None)
-        padding = 1.0 - float(columns.pop("tokens").sum() / columns.pop("positions").sum())
+        finite, seconds = columns.pop("finite") > 0, columns.pop("seconds")
+        tokens, waits = columns.pop("tokens"), columns.pop("input_wait")
+        padding = 1.0 - float(tokens.sum() / columns.pop("positions").sum())
+        columns.pop("overflowed", None)
         means = {
             k: float(np.mean(v[finite])) if finite.any() else math.nan for k, v in columns.items()
         }
         for name in {"learning_rate", "loss_scale"} & columns.keys():
             means[name] = float(columns[name][-1])
-        rates = {name: amount / self._seconds for name, amount in self._amounts.items()}
-        return {**means, "padding_share": padding, **rates}
+        means["padding_share"] = padding
+        timed = np.isfinite(seconds)
+        if took := float(seconds[timed].sum()):
+            means["examples_per_second"] = timed.sum() * self._config.train_batch_size / took
+            means["tokens_per_second"] = float(tokens[timed].sum()) / took
+            means["input_wait_share"] = float(waits[timed].sum()) / took
+        return means
 
 
 def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:

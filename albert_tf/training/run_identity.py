@@ -57,22 +57,17 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     if recorded is None:
         folder.check_no_remains()
         return False
-    old, new = recorded["task"].get("name"), record["task"].get("name")
-    if old != new:
+    if (old := recorded["task"].get("name")) != (new := record["task"]["name"]):
         raise AlbertError(
             f"{folder} holds a run of another task ({short_repr(old)}, not {short_repr(new)}); "
             "give another `output_dir`."
         )
     differences = []
     for part in IDENTITY:
-        for name, new in record[part].items():
-            old = recorded[part].get(name)
-            if old != new and (part, name) == ("train", "data"):
-                known = list(_differences(recorded.get("data"), record["data"]))[:2]
-                known = known or ["other records, lengths or masks"]
-                differences += [f"training data: {text}" for text in known]
-            elif old != new:
-                differences += _differences(old, new, name, setting=True)
+        differences += _differences(recorded[part], record[part])
+    if recorded["train"].get("data") != record["train"]["data"]:
+        known = list(_differences(recorded.get("data"), record["data"]))[:2]
+        differences += [f"training data: {text}" for text in known]
     if differences:
         count = len(differences) - _SHOWN
         more = f"; and {count} more" if count > 0 else ""
@@ -84,16 +79,15 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> Iterator[str]:
-    """Describes how two values differ, mappings key by key; puts a setting's name in backticks."""
+def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
+    """Describes how two values differ, mappings key by key; puts names in backticks."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*new, *old]):
             if old.get(key) != new.get(key):
                 yield from _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))
         return
-    name = f"`{name}`" if setting else name
     there, here = joined([old], 64), joined([new], 64)
     if there == here or _DIGEST.fullmatch(there) or _DIGEST.fullmatch(here):
-        yield f"another {name}"  # The values are digests, or look the same once shortened.
+        yield f"another `{name}`"  # The values are digests, or look the same once shortened.
     else:
-        yield f"{name}={there} there, {here} here"
+        yield f"`{name}`={there} there, {here} here"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import path_of
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import NAMES
@@ -231,7 +230,6 @@ class RunConfig(Settings):
         """Raises AlbertError for invalid values."""
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
-        object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         super().__post_init__()
         if self.tpu_name and self.strategy != "tpu":
             raise AlbertError("`tpu_name` needs `strategy`=tpu.")

@@ -97,8 +97,6 @@ class TensorFlowSource(Source):
 
     @functools.cached_property
     def _reader(self) -> Any:
-        for path in files_of(self._prefix):
-            files.check_no_device(path, "checkpoint's file")
         # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems
         # without folders, such as ram://, say yes to every prefix of a file's name.
         new_reader = tf.compat.v1.train.NewCheckpointReader

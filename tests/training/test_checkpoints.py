@@ -157,15 +157,6 @@ def test_without_a_good_checkpoint_nothing_is_changed(folder, kind):
     assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_pipe_in_place_of_a_file_is_refused(folder, part):
-    path = folder / f"checkpoints/ckpt-30.{part}"
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(AlbertError, match="is a pipe or a device"):
-        load_weights(str(folder / "checkpoints/ckpt-30"), {})
-
-
 @pytest.mark.parametrize("damage", DAMAGE.values())
 def test_the_list_of_checkpoints_is_for_other_programs(folder, damage):
     newest = tf.train.latest_checkpoint(str(folder / "checkpoints"))

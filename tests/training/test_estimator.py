@@ -165,7 +165,6 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
-    assert f"{folder} was trained in float32, and continues in this" in capsys.readouterr().out
     estimator.train(spec)
     assert "already trained to step 12" in capsys.readouterr().out
     explicit, spec, _ = make(folder, precision="mixed_bfloat16")

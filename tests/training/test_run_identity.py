@@ -94,9 +94,7 @@ def test_scripts_name_settings_by_their_flags(refusal, flags_of, script, steps, 
 
 def test_only_the_differences_of_model_configurations_are_shown(refusal):
     text = refusal(model={"hidden_size": 32, "num_hidden_layers": 3})
-    assert (
-        "(config.hidden_size=16 there, 32 here; config.num_hidden_layers=1 there, 3 here)" in text
-    )
+    assert "(`config.hidden_size`=16 there, 32 here; `config.num_hidden_layers`=1 there," in text
 
 
 def test_more_than_four_differences_are_counted(refusal):
@@ -107,14 +105,14 @@ def test_more_than_four_differences_are_counted(refusal):
 
 def test_other_records_are_named_and_counted(refusal, record_paths):
     text = refusal(paths=record_paths[:2])
-    assert "training data: examples=101 there, 47 here" in text
-    assert "shards=['shard-0.tfrecord', 'shard-1.tfrecord', 'shard-2.tfrecord'] there, " in text
+    assert "training data: `examples`=101 there, 47 here" in text
+    assert "`shards`=['shard-0.tfrecord', 'shard-1.tfrecord', 'shard-2.tfrecord'] there, " in text
 
 
 def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):
     digest = "0123456789abcdef" * 4
     text = refusal(fingerprint=digest)
-    assert "(training data: other records, lengths or masks)" in text and digest not in text
+    assert "(another `data`)" in text and digest not in text
 
 
 def test_values_that_look_the_same_once_shortened_are_not_shown(of, folder):

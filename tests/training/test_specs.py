@@ -13,7 +13,7 @@ from albert_tf.settings import INT32_MAX
     ("folder", "sentence"),
     [
         (None, "`output_dir` is needed"),
-        (3, "The path of the output directory must be a string, not 3"),
+        (3, "`output_dir`=3 must be of type str"),
     ],
 )
 def test_invalid_output_directories_are_refused(folder, sentence):

@@ -136,24 +136,19 @@ def _with_saves(config: PretrainingConfig) -> PretrainingConfig:
 
 
 def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
-    """Returns the settings of the planned run in the output directory; None if there is no run.
+    """Returns the settings of the run in the output directory; None if there is no run.
+
+    A run with another `time_budget`, or without one, is refused when it is resumed.
 
     Raises:
-      AlbertError: the run was not planned, or for another time; or its record is damaged.
+      AlbertError: the record of the run is damaged.
     """
-    folder, minutes = RunFolder(config.output_dir), config.time_budget
+    folder = RunFolder(config.output_dir)
     recorded = folder.recorded()
     if recorded is None:
         folder.check_no_remains()
         return None
     run, train = recorded["run"], recorded["train"]
-    of_run = run.get("time_budget")
-    if of_run != minutes:
-        time = f"planned for {of_run} minutes" if of_run else "of a given number of steps"
-        raise AlbertError(
-            f"{folder} holds a run {time}, not one planned for {minutes:g} minutes; give the same "
-            "settings to resume it, or another `output_dir`."
-        )
     values = {name: run.get(name) for name in _RECORDED}
     values["num_train_steps"] = train.get("max_steps")
     values["neighbor_attention"] = recorded["task"].get("neighbor_attention")

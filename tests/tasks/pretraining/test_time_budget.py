@@ -103,15 +103,13 @@ def record_run(config, time_budget):
 
 
 @pytest.mark.parametrize("neighbors", [True, False])
-def test_a_plan_is_kept_for_the_same_time_and_for_no_other(tmp_path, neighbors):
+def test_a_plan_is_kept(tmp_path, neighbors):
     given = PretrainingConfig(str(tmp_path), time_budget=60.0)
     assert recorded_plan(given) is None
     times = {6: 0.1, None: 0.2}
     planned = plan_of(60.0, times, folder=tmp_path, neighbor_attention=neighbors)
     record_run(planned, 60.0)
     assert recorded_plan(given) == planned
-    with pytest.raises(AlbertError, match=r"planned for 60\.0 minutes, not .* 90 minutes"):
-        recorded_plan(PretrainingConfig(str(tmp_path), time_budget=90.0))
 
 
 @pytest.mark.parametrize(
