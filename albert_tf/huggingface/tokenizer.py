@@ -16,10 +16,10 @@ with.
 from __future__ import annotations
 
 import base64
-import functools
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 #: What our writer and Hugging Face's converter subtract from the scores of pieces such as "9,",
 #: which the release splits; every other segmentation then scores higher.
 LOWERED, _THEIR_LOWERED = 1000.0, 100.0
-_T = TypeVar("_T")
 #: The steps of a SentencePiece model's tokenizer. Hugging Face adds replacements that the release's
 #: does not make: of quotes in the style of LaTeX, and of spaces, which are collapsed anyway.
 _NEEDED = {"NFKD", "Metaspace"}
@@ -73,34 +72,34 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
       AlbertError: one of the files cannot be read, or a setting is not true, false or null.
     """
     folder, name = os.path.split(path)
+    is_model = name.endswith(".model")
 
     def beside(name: str, what: str) -> dict[str, Any]:
         file = os.path.join(folder, name)
         return files.read_object(file, what) if files.exists(file) else {}
 
-    values, options = beside(_PIPELINE, "tokenizer spec"), {}
-    if is_pipeline(values) and name in VOCABULARY_FILES:
-        options = _checked(_settings, values, os.path.join(folder, _PIPELINE))
-    elif values.get("model_file") == name:
-        strip = values.get("strip_accents")
-        options = {"strip_accents": strip, "keep_accents": not strip}
-        options["do_lower_case"] = values.get("lower_case")
-    data, added = files.read_bytes(path, "vocabulary"), {}
-    if name in VOCABULARY_FILES:
-        given = beside(TOKENIZER_CONFIG, "tokenizer configuration")
-        options.update((key, value) for key, value in given.items() if value is not None)
-        if path.endswith(".model"):
-            added = _checked(_added_tokens, (given, beside(ADDED_TOKENS, "added tokens")), path)
+    data, options = files.read_bytes(path, "vocabulary"), {}
+    values = beside(_PIPELINE, "tokenizer spec")
+    with _damage_named(f"A file of the tokenizer in {folder}"):
+        if is_pipeline(values) and name in VOCABULARY_FILES:
+            options = _settings(values)
+        elif values.get("model_file") == name:
+            strip = values.get("strip_accents")
+            options = {"strip_accents": strip, "keep_accents": not strip}
+            options["do_lower_case"] = values.get("lower_case")
+        if name in VOCABULARY_FILES:
+            given = beside(TOKENIZER_CONFIG, "tokenizer configuration")
+            options.update((key, value) for key, value in given.items() if value is not None)
+            if is_model:
+                added = _added_tokens(given, beside(ADDED_TOKENS, "added tokens"))
+                data = _with_symbols(data, added, path)
     lower_case, keep, strip = map(options.get, ("do_lower_case", "keep_accents", "strip_accents"))
     if not {type(lower_case), type(keep), type(strip)} <= {bool, type(None)}:
         raise AlbertError(
             f"{os.path.join(folder, TOKENIZER_CONFIG)}: do_lower_case, keep_accents and "
             "strip_accents must be true, false or null."
         )
-    if path.endswith(".model"):
-        strip = not keep
-    data = _checked(functools.partial(_with_symbols, data), added, path)
-    return VocabularyFile(name, data, lower_case is not False, strip)
+    return VocabularyFile(name, data, lower_case is not False, not keep if is_model else strip)
 
 
 def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
@@ -109,13 +108,19 @@ def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
     Raises:
       AlbertError: it is damaged, or not a tokenizer of an ALBERT.
     """
-    return _checked(_read_pipeline, values, source)
-
-
-def _checked(read: Callable[[Any, str], _T], values: Any, source: str) -> _T:
-    """Calls `read(values, source)`; errors about the form of the values become sentences."""
-    try:
+    with _damage_named(source):
+        kind = values["model"].get("type")
+        read = {"Unigram": _sentencepiece, "WordPiece": _wordpiece}.get(kind)
+        if read is None:
+            raise _unlike(source, f"a model of the type {short_repr(kind)}")
         return read(values, source)
+
+
+@contextlib.contextmanager
+def _damage_named(source: str) -> Iterator[None]:
+    """Turns errors about the form of values from a file into sentences."""
+    try:
+        yield
     except AlbertError:
         raise
     except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
@@ -124,15 +129,7 @@ def _checked(read: Callable[[Any, str], _T], values: Any, source: str) -> _T:
         ) from error
 
 
-def _read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
-    kind = values["model"].get("type")
-    read = {"Unigram": _sentencepiece, "WordPiece": _wordpiece}.get(kind)
-    if read is None:
-        raise _unlike(source, f"a model of the type {short_repr(kind)}")
-    return read(values, source)
-
-
-def _settings(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a pipeline by their names in tokenizer_config.json."""
     steps = dict(_steps(values["normalizer"]))
     if bert := steps.get("BertNormalizer"):
@@ -140,9 +137,8 @@ def _settings(values: Mapping[str, Any], _: str) -> dict[str, Any]:
     return {"do_lower_case": "Lowercase" in steps, "keep_accents": "StripAccents" not in steps}
 
 
-def _added_tokens(given: tuple[Mapping[str, Any], Mapping[str, int]], _: str) -> dict[int, str]:
+def _added_tokens(config: Mapping[str, Any], added: Mapping[str, int]) -> dict[int, str]:
     """Returns tokens by id of tokenizer_config.json and of added_tokens.json."""
-    config, added = given
     listed = config.get("added_tokens_decoder") or {}
     tokens = {int(i): token["content"] for i, token in listed.items()}
     return {**{int(i): token for token, i in added.items()}, **tokens}
@@ -265,8 +261,7 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
         "model_input_names": _INPUTS,
         "model_max_length": max_length,
     }
-    ids = tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
-    for name, i in zip(("pad", "unk", "cls", "sep", "mask"), ids):
+    for name, i in tokenizer.named_ids.items():
         options[f"{name}_token"] = tokenizer.id_to_piece(i)
     if spec.kind == "sentencepiece":
         name = "spiece.model"
@@ -298,7 +293,6 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
     if (values := steps(tokenizer)) is None:
         return None
     # These are matched before tokenization; user-defined pieces are not.
-    ids = tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
@@ -306,7 +300,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
         "padding": None,
         "added_tokens": [
             {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": True}
-            for i in sorted(ids)
+            for i in sorted(tokenizer.named_ids.values())
         ],
         # [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with segment numbers.
         "post_processor": {

@@ -103,15 +103,10 @@ class SentencePieceModel:
             return ids
         return [part for i in ids for part in self.replacements.get(i, (i,))]
 
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of `text`."""
-        text = normalize(text, self._lower_case, self._strip_accents)
-        return self._split_digit_commas(self._processor.EncodeAsIds(text))
-
-    def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
-        """Returns the ids of each text, in one call to SentencePiece."""
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text."""
         normalized = [normalize(text, self._lower_case, self._strip_accents) for text in texts]
-        encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
+        encoded = self._processor.EncodeAsIds(normalized, num_threads=1)
         return [self._split_digit_commas(ids) for ids in encoded]
 
     def decode(self, ids: list[int]) -> str:

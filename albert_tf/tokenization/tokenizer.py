@@ -129,6 +129,7 @@ class Tokenizer:
       data: content of the vocabulary file.
       source: path of the file that it was read from.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
+      named_ids: the same by "pad", "unk", "cls", "sep" and "mask".
       special_ids: int32 [n], sorted: unk_id, and the ids that no text encodes to. Masking never
         uses them as random replacements.
       word_starts: bool [vocab_size]: whether a piece starts a word
@@ -155,6 +156,7 @@ class Tokenizer:
             )
         special = [self._model.ids[piece] for piece in specials]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
+        self.named_ids = dict(zip(("pad", "unk", "cls", "sep", "mask"), special))
         never_text = [i for i in range(self.vocab_size) if self._model.is_special(i)]
         self.special_ids = np.array(sorted({*special, *never_text}), dtype=np.int32)
         self.word_starts = np.array([*map(self._model.starts_word, self._model.pieces)])
@@ -252,16 +254,15 @@ class Tokenizer:
         Raises:
           AlbertError: the text is not a string.
         """
-        return self._model.encode(files.valid_text(checked_text(text)))
+        return self.encode_batch([checked_text(text)])[0]
 
-    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text; faster than `encode` of each.
 
         Raises:
           AlbertError: the texts are not a list of strings.
         """
-        texts = list(map(files.valid_text, checked_texts(texts)))
-        return self._model.encode_batch(texts, num_threads)
+        return self._model.encode([*map(files.valid_text, checked_texts(texts))])
 
     def graph(self) -> SentencePieceGraph | WordPieceGraph:
         """Returns a callable with the same ids; a SavedModel's object has to track it."""

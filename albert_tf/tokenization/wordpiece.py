@@ -80,17 +80,11 @@ class WordPieceModel:
         self._strip_accents = strip_accents
         self._cache: dict[str, list[int]] = {}
 
-    def encode(self, text: str) -> list[int]:
-        """Returns the ids of `text`."""
-        ids: list[int] = []
-        for word in _WORDS.findall(text):
-            ids += self._encode_word(word)
-        return ids
-
-    def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
-        """Returns the ids of each text. Threads would not help, as this is Python code."""
-        del num_threads
-        return [self.encode(text) for text in texts]
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text."""
+        return [
+            [i for word in _WORDS.findall(text) for i in self._encode_word(word)] for text in texts
+        ]
 
     def _encode_word(self, word: str) -> list[int]:
         """Returns the ids of a word, from a cache, as words repeat."""

@@ -80,7 +80,7 @@ def use(path: Path) -> str:
     """Opens a tokenizer and encodes and decodes texts."""
     try:
         tokenizer = Tokenizer.from_file(str(path))
-        encoded = tokenizer.encode_batch(list(TEXTS), num_threads=2)
+        encoded = tokenizer.encode_batch(list(TEXTS))
         for text, ids in zip(TEXTS, encoded):
             next(tokenizer.encode_with_offsets([text]))
             tokenizer.decode(ids)

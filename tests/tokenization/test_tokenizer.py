@@ -21,7 +21,6 @@ def test_a_batch_equals_its_texts_one_by_one(tokenizer):
     texts = [*random_texts(200), "", "   "]
     expected = [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_batch(texts) == expected
-    assert tokenizer.encode_batch(texts, num_threads=2) == expected
 
 
 def test_worker_processes_get_a_tokenizer_that_has_found_offsets(wordpiece):
