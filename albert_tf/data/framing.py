@@ -101,14 +101,12 @@ def read_examples(path: str) -> Iterator[bytes]:
                 try:
                     yield from read(begin, count)
                 except tf.errors.DataLossError:
-                    for intact, offset in enumerate(bounds[:-1]):
+                    for intact, bound in enumerate(bounds[:-1]):
                         try:
-                            yield from read(begin + offset, 1)
-                        except tf.errors.DataLossError as error:
-                            fault = "its checksum is wrong"
-                            raise record_error(
-                                path, number + intact, begin + offset, fault
-                            ) from error
+                            yield from read(begin + bound, 1)
+                        except tf.errors.DataLossError:
+                            at = number + intact, begin + bound
+                            raise record_error(path, *at, "its checksum is wrong") from None
                 number, begin = number + count, begin + bounds[-1]
     except tf.errors.OpError as error:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error

@@ -16,7 +16,8 @@ What a buffer holds is a pure function of (seed, reader, number of the buffer).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -119,73 +120,39 @@ def divide(blocks: Blocks, batch_size: int) -> list[list[np.ndarray]]:
     return [epochs]
 
 
-class _Reader:
-    """The endless order of a reader's blocks and records.
+class TrainingOrder:
+    """The endless training order of the records of some shards, in global batches.
 
-    It has the numbers of its blocks for each epoch of a cycle, the number of records of each block
-    of the shards, and the `width` of a buffer in blocks.
+    `readers` are the readers' blocks; see `divide`.
     """
 
-    def __init__(
-        self,
-        epochs: Sequence[np.ndarray],
-        examples: np.ndarray,
-        seed: int,
-        number: int,
-        width: int,
-    ) -> None:
-        self._epochs, self._examples, self._width = epochs, examples, width
-        # A seed sequence takes no negative numbers.
-        self._seed = [seed % (1 << 64), number]
-        buffers = [-(-len(blocks) // width) for blocks in epochs]
-        self._first_buffers = np.cumsum([0, *buffers])
-        self._first_examples = np.cumsum([0, *(examples[blocks].sum() for blocks in epochs)])
-
-    def _order(self, epoch: int) -> np.ndarray:
-        """Returns the blocks of an epoch in random order."""
-        rng = np.random.default_rng([*self._seed, epoch])
-        return rng.permutation(self._epochs[epoch % len(self._epochs)])
-
-    def buffer(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the blocks of a buffer, and the order in which to yield their records."""
-        cycle, number_in_cycle = divmod(int(number), int(self._first_buffers[-1]))
-        index = np.searchsorted(self._first_buffers, number_in_cycle, "right") - 1
-        begin = (number_in_cycle - self._first_buffers[index]) * self._width
-        order = self._order(cycle * len(self._epochs) + int(index))
-        blocks = order[begin : begin + self._width]
-        # The 0 separates these random numbers from those of the epochs.
-        rng = np.random.default_rng([*self._seed, int(number), 0])
-        return blocks, rng.permutation(int(self._examples[blocks].sum()))
-
-    def locate(self, position: int) -> tuple[int, int]:
-        """Returns the buffer that holds the record at `position`, and its place there."""
-        cycle, position = divmod(position, int(self._first_examples[-1]))
-        index = int(np.searchsorted(self._first_examples, position, "right")) - 1
-        order = self._order(cycle * len(self._epochs) + index)
-        examples = np.add.reduceat(self._examples[order], np.arange(0, len(order), self._width))
-        position -= int(self._first_examples[index])
-        ends = np.cumsum(examples)
-        number = int(np.searchsorted(ends, position, "right"))
-        first = cycle * int(self._first_buffers[-1]) + int(self._first_buffers[index])
-        return first + number, position - int(ends[number] - examples[number])
-
-
-class TrainingOrder:
-    """The endless training order of the records of some shards, in global batches."""
-
     def __init__(self, blocks: Blocks, batch_size: int, seed: int) -> None:
-        parts = divide(blocks, batch_size)
-        width = max(1, SHUFFLED_BLOCKS // len(parts))
+        self.readers = divide(blocks, batch_size)
         self._blocks = blocks
-        self._readers = [
-            _Reader(epochs, blocks.examples, seed, number, width)
-            for number, epochs in enumerate(parts)
-        ]
-        self._reader_rows = batch_size // len(parts)
+        self._seed = seed % (1 << 64)  # A seed sequence takes no negative numbers.
+        self._reader_rows = batch_size // len(self.readers)
 
-    def _read_buffer(self, reader: np.int64, number: np.int64) -> tuple[np.ndarray, ...]:
-        blocks, order = self._readers[reader].buffer(number)
-        return *self._blocks.read(blocks), order
+    def buffers(self, reader: int, position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the buffers of a reader, without end, from its record at `position` on.
+
+        A buffer is the numbers of its blocks, and the order in which to yield their records.
+        """
+        epochs, examples = self.readers[reader], self._blocks.examples
+        width = max(1, SHUFFLED_BLOCKS // len(self.readers))
+        cycle, position = divmod(position, sum(int(examples[own].sum()) for own in epochs))
+        number = cycle * sum(-(-len(own) // width) for own in epochs)
+        for epoch in itertools.count(cycle * len(epochs)):
+            rng = np.random.default_rng([self._seed, reader, epoch])
+            order = rng.permutation(epochs[epoch % len(epochs)])
+            for begin in range(0, len(order), width):
+                chosen = order[begin : begin + width]
+                size = int(examples[chosen].sum())
+                if position < size:
+                    # The 0 separates these random numbers from those of the epochs.
+                    rng = np.random.default_rng([self._seed, reader, number, 0])
+                    yield chosen, rng.permutation(size)[position:]
+                position = max(0, position - size)
+                number += 1
 
     def batches(self, begin: int, rows: int, start: int = 0) -> tf.data.Dataset:
         """Returns rows [begin, begin + rows) of the endless global batches from `start` on.
@@ -194,23 +161,23 @@ class TrainingOrder:
         """
         size = self._reader_rows
         own = range(begin // size, -(-(begin + rows) // size))
-        places = np.array([reader.locate(start * size) for reader in self._readers], np.int64)
+        types = tf.string, *[tf.int64] * 4
+        signature = tuple(tf.TensorSpec([None], dtype) for dtype in types)
 
-        def read_buffer(reader: tf.Tensor, number: tf.Tensor) -> tf.data.Dataset:
-            types = tf.string, *[tf.int64] * 4
-            *reads, order = (
-                tf.ensure_shape(column, [None])
-                for column in tf.numpy_function(self._read_buffer, [reader, number], types)
-            )
-            first, skipped = tf.unstack(tf.gather(places, reader))
-            order = order[tf.where(number == first, skipped, 0) :]
+        def buffers(reader: np.int64) -> Iterator[tuple[np.ndarray, ...]]:
+            for blocks, order in self.buffers(int(reader), start * size):
+                yield *self._blocks.read(blocks), order
+
+        def read_buffer(*buffer: tf.Tensor) -> tf.data.Dataset:
+            *reads, order = buffer
             examples = read_blocks(reads).batch(SHUFFLED_BLOCKS * records.BLOCK_EXAMPLES)
             return examples.map(lambda examples: tf.gather(examples, order))
 
         def reader_rows(reader: tf.Tensor) -> tf.data.Dataset:
-            numbers = tf.data.Dataset.range(tf.gather(places[:, 0], reader), tf.int64.max)
-            buffers = numbers.flat_map(lambda number: read_buffer(reader, number))
-            return buffers.prefetch(1).rebatch(size)
+            dataset = tf.data.Dataset.from_generator(
+                buffers, args=(reader,), output_signature=signature
+            )
+            return dataset.flat_map(read_buffer).prefetch(1).rebatch(size)
 
         readers = tf.data.Dataset.range(own.start, own.stop)
         dataset = readers.interleave(reader_rows, cycle_length=len(own)).batch(len(own))
