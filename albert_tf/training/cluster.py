@@ -125,6 +125,7 @@ def join_cluster() -> Strategy:
     """
     _addresses()  # Its errors come first.
     try:
+        _check_unused()
         wait_for_others()
         # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
         with native_waiting():
@@ -139,6 +140,13 @@ def join_cluster() -> Strategy:
             f"Cannot join the cluster of TF_CONFIG: {first_line(error)}. Does another process use "
             "this worker's address?"
         ) from error
+
+
+def _check_unused() -> None:
+    """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def is_chief(strategy: Strategy | None) -> bool:
