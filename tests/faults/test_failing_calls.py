@@ -134,7 +134,7 @@ def fail_at(attempts, firsts, folder):
 def test_no_failing_call_loses_what_was_trained(server, data, tmp_path, name):
     attempts = Attempts(server, data, tmp_path, CONFIGURATIONS[name])
     calls = attempts.run_reference()
-    fail_at(attempts, range(calls // 4, calls, calls // 4), tmp_path)
+    fail_at(attempts, range(calls // 3, calls, calls // 3), tmp_path)
 
 
 @pytest.mark.slow

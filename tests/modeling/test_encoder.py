@@ -33,7 +33,11 @@ def test_embeddings_equal_the_official_ones(golden):
 
 @pytest.mark.parametrize(
     ("mode", "recompute"),
-    [*((mode, False) for mode in GraphMode), (GraphMode.CPU, True), (GraphMode.TPU, True)],
+    [
+        *((mode, False) for mode in GraphMode),
+        (GraphMode.CPU, True),
+        pytest.param(GraphMode.TPU, True, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_the_last_layer_can_compute_some_positions_alone(

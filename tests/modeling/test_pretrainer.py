@@ -48,7 +48,15 @@ def called(model, mode):
 
 @pytest.mark.golden
 @pytest.mark.parametrize(
-    "mode", [None, GraphMode.SERVED, GraphMode.CPU, GraphMode.XLA, GraphMode.TPU], ids=str
+    "mode",
+    [
+        None,
+        GraphMode.SERVED,
+        GraphMode.CPU,
+        GraphMode.XLA,
+        pytest.param(GraphMode.TPU, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_outputs_and_losses_equal_the_official_ones(golden, mode):
     model = AlbertPretrainer(golden.config)

@@ -107,6 +107,7 @@ def test_a_second_interrupt_ends_training_at_once_but_not_the_process(tmp_path, 
     assert not saved
 
 
+@pytest.mark.slow
 def test_threads_that_train_in_two_folders_do_not_change_each_other(tmp_path, make):
     def train(precision, name):
         estimator, spec, _ = make(tmp_path / f"{precision}-{name}", steps=3, precision=precision)
@@ -122,7 +123,7 @@ def test_threads_that_train_in_two_folders_do_not_change_each_other(tmp_path, ma
     assert any(np.any(alone[0][name] != alone[1][name]) for name in alone[0])
 
 
-@pytest.mark.parametrize("strategy", ["default", "mirrored"])
+@pytest.mark.parametrize("strategy", ["default", pytest.param("mirrored", marks=pytest.mark.slow)])
 def test_the_graphs_of_a_run_are_freed(tmp_path, make, strategy):
     def train(name):
         settings = {**HEADS_ALONE, "strategy": strategy, "steps": 2}

@@ -116,6 +116,7 @@ def test_a_killed_run_resumes_with_its_scale_bit_for_bit(tmp_path, make, start_a
     assert [key for key, value in ends[0].items() if ends[1][key] != value] == []
 
 
+@pytest.mark.slow
 def test_replicas_and_micro_batches_add_up_to_the_gradient_of_float32(tmp_path, make):
     two = {**FLOAT16, "strategy": "mirrored", "gradient_accumulation_steps": 2}
     for name, settings in (("float32", {"log_every_steps": 1}), ("float16", two)):

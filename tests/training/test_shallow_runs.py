@@ -44,12 +44,13 @@ def checkpoint(folder, step):
     return stored(folder / f"checkpoints/ckpt-{step}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
         {"gradient_accumulation_steps": 2, "recompute": True},
-        pytest.param({"strategy": "mirrored"}, marks=pytest.mark.slow),
-        pytest.param({"jit_compile": True}, marks=pytest.mark.slow),
+        {"strategy": "mirrored"},
+        {"jit_compile": True},
     ],
     ids=str,
 )
@@ -80,7 +81,9 @@ def test_the_other_steps_train_all_layers(tmp_path, new_run, folder):
     assert_same(weights_of(run.estimator), weights_of(finished.estimator))
 
 
-@pytest.mark.parametrize("step", [2, 3, 4])
+@pytest.mark.parametrize(
+    "step", [3, *(pytest.param(step, marks=pytest.mark.slow) for step in (2, 4))]
+)
 def test_a_resumed_run_ends_like_the_uninterrupted_one(tmp_path, new_run, folder, step, capsys):
     estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
     with pytest.raises(tf.errors.OpError):
@@ -91,6 +94,7 @@ def test_a_resumed_run_ends_like_the_uninterrupted_one(tmp_path, new_run, folder
     assert "From step 4 on, all layers are trained." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_evaluations_use_all_layers(tmp_path, make):
     """The weights of a shallow step are evaluated as the whole model that is saved."""
     values = {"steps": STEPS, "save_checkpoints_steps": SHALLOW_STEPS}
