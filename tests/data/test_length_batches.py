@@ -152,13 +152,6 @@ def test_length_buckets_end_with_the_maximum():
     assert length_buckets(512, pad_to_max=True) == (512,)
 
 
-def test_at_most_a_sixth_of_a_row_is_padding_and_an_eighth_of_a_long_one():
-    lengths = length_buckets(512)
-    for shorter, longer in zip(lengths, lengths[1:]):
-        padding = (longer - shorter - 1) / longer
-        assert padding <= (0.125 if longer > 8 else 1 / 6)
-
-
 def test_each_sequence_is_in_one_batch_that_is_long_enough_and_not_too_large():
     lengths = np.random.default_rng(0).integers(2, 200, 1000)
     batches = list(length_batches(lengths, "testing"))
@@ -177,17 +170,3 @@ def test_a_sequence_longer_than_a_batch_is_a_batch(monkeypatch):
     monkeypatch.setattr(module, "_MAX_PIECES", 10)
     found = [(rows.tolist(), length) for rows, length in length_batches([4, 30, 5], "testing")]
     assert found == [([1], 30), ([2], 6), ([0], 4)]
-
-
-def test_progress_is_shown_for_many_batches_only(monkeypatch):
-    shown = []
-
-    class Progress(module.Progress):
-        def __init__(self, *arguments, silent):
-            shown.append(silent)
-            super().__init__(*arguments, silent=silent)
-
-    monkeypatch.setattr(module, "Progress", Progress)
-    monkeypatch.setattr(module, "_MAX_ROWS", 2)
-    assert [len(list(length_batches([5] * n, "testing"))) for n in (14, 15)] == [7, 8]
-    assert shown == [True, False]

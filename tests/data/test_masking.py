@@ -199,25 +199,11 @@ def test_span_lengths_are_distributed_as_by_the_official_builder(
     assert (drawn["masked_lm_weights"].sum(axis=1) == masked).mean() >= 0.999
 
 
-def test_the_first_word_is_masked_less_often_than_the_middle(draw):
-    masked = predicted(draw(words_of_one_piece(40_000, (126, 0)), 128, MaskingOptions(20)))
-    assert masked[:, 1].mean() == pytest.approx(0.089, abs=0.012)  # As officially.
-    assert masked[:, 60:70].mean() == pytest.approx(0.151, abs=0.012)
-
-
 def test_budgets_round_half_to_even_and_are_capped():
     options = MaskingOptions(77)
     lengths = np.array([1, 3, 10, 30, 50, 512, 600])
     expected = [min(77, max(1, round(n * 0.15))) for n in lengths.tolist()]
     assert options.budgets(lengths).tolist() == expected
-
-
-def test_a_word_longer_than_the_budget_is_skipped(draw):
-    starts = np.array([1, 0, 0, 0, 1])
-    text = Text([np.arange(10, 15)], [starts], np.array([[4, 1]]))
-    masked = draw(text, 9, MaskingOptions(2))
-    assert masked["masked_lm_positions"].tolist() == [[6, 0]]
-    assert masked["masked_lm_ids"].tolist() == [[14, 0]]
 
 
 def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(draw):

@@ -54,27 +54,6 @@ def test_evaluation_numbers_every_record_once(shards, batching):
     assert index[index >= 0].tolist() == labels[index >= 0].tolist() == list(range(30))
 
 
-@pytest.mark.parametrize("start", [11, *slow(0, 3)])
-def test_many_shards_are_read_completely_and_from_any_step(tmp_path, start):
-    paths = [str(tmp_path / str(i)) for i in range(19)]
-    ends = np.cumsum([0, *(1 + i % 4 for i in range(19))])
-    for i, path in enumerate(paths):
-        write_labels(path, range(ends[i], ends[i + 1]))
-    total = int(ends[-1])
-    stream = training_labels(source(paths), 60, 5)
-    assert sorted(stream.ravel()[:total]) == list(range(total))
-    tail = training_labels(source(paths), 60 - start, 5, start)
-    np.testing.assert_array_equal(tail, stream[start:])
-
-
-def test_batches_have_static_shapes_and_are_not_autotuned(shards):
-    data, context = source(shards), InputContext(6)
-    for dataset in (data.train_input_fn(context), data.eval_input_fn(context)):
-        assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
-        # Deleting iterators would wait for the end of a round of tuning.
-        assert dataset.options().autotune.enabled is False
-
-
 def test_a_cut_off_shard_without_manifest_is_named(tmp_path, shards):
     path = tmp_path / "cut"
     path.write_bytes(Path(shards[0]).read_bytes()[:-5])

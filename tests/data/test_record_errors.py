@@ -176,13 +176,6 @@ def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
             made.predict(opened.eval_input_fn)
 
 
-def test_a_huge_length_in_training_records_ends_with_a_sentence(tmp_path, shards):
-    opened = source(shards[0])
-    lengthen(shards[0], 4)
-    with pytest.raises(AlbertError, match=r"train: record 4 .*the file is cut off or damaged"):
-        estimator(tmp_path).train(TrainSpec.of(opened, 4))
-
-
 def test_an_id_that_the_model_does_not_have_is_named(tmp_path):
     opened = source(write(tmp_path / "other", piece=PIECES))
     made = estimator(tmp_path)
@@ -214,14 +207,3 @@ def test_a_shard_that_may_not_be_read_is_named(tmp_path, shards, unprivileged):
     shards[0].chmod(0)
     with unprivileged(), pytest.raises(StoppedError, match=r"read \(.*train; Permission denied"):
         made.outputs(EvalSpec(opened.eval_input_fn))
-
-
-def test_the_check_names_the_first_corrupt_record(shards):
-    opened = RecordSource([str(path) for path in shards], FEATURES)
-    opened.check()
-    flip(shards[1], 3)
-    with pytest.raises(AlbertError, match=r"held_out: record 3 \(byte \d+\): its check"):
-        opened.check()
-    empty(shards[0], 6)
-    with pytest.raises(AlbertError, match=r"train: record 6 .*which gives the same bytes"):
-        opened.check()

@@ -291,16 +291,6 @@ def test_segments_are_cut_at_word_edges():
     assert word_starts[np.append(bucket.tokens, 6)[instances.a_end]].all()
 
 
-def test_a_word_longer_than_the_instance_is_still_cut():
-    rng = np.random.default_rng(9)
-    word_starts = np.arange(10) == 6
-    tokens = np.array([6] + [7] * 99, np.int32)
-    bucket = Bucket.from_numbers(numbers_of([100], tokens))
-    options = PretrainingOptions(max_seq_length=20, short_seq_prob=0.0, sentence_objective="none")
-    instances, _ = cut(bucket, 50, rng, options, word_starts)
-    assert (lengths_of(instances)[0] == 18).all()
-
-
 def test_some_documents_are_cut_into_shorter_instances():
     rng = np.random.default_rng(10)
     bucket = random_bucket([[1] * 300 for _ in range(200)], rng)

@@ -7,10 +7,6 @@ import functools
 import gzip
 import os
 import pathlib
-import signal
-import subprocess
-import sys
-import time
 from unittest import mock
 
 import pytest
@@ -251,44 +247,6 @@ def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabu
     build(text, vocabulary, tmp_path / "whole")
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     assert (tmp_path / "out" / name).stat().st_mtime_ns == written
-
-
-# Not slow: builds that fail and continue, above, and tests/faults, which kill a local runner.
-@pytest.mark.slow
-@pytest.mark.parametrize("runner", [["--num_workers=2"], ["--beam_options="]], ids=RUNNERS)
-def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, runner):
-    text, killed = tmp_path / "text.txt", tmp_path / "killed"
-    text.write_text(corpus(700))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "data_prep.create_pretraining_data", *runner),
-            *(f"--input_file={text}", f"--vocab_file={vocabulary}", f"--output_dir={killed}"),
-            *("--max_seq_length=32", "--dupe_factor=40"),
-        ],
-        cwd=ROOT,
-        stderr=subprocess.DEVNULL,
-    )
-    notes = killed / "_build/notes"
-    deadline = time.monotonic() + 120
-    while not list(notes.glob("*.tfrecord.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    finished = [note.stem for note in notes.glob("*.tfrecord.json")]
-    assert 1 <= len(finished) < 10
-    times = [(killed / "_build/records" / name).stat().st_mtime_ns for name in finished]
-    assert not (killed / "manifest.json").exists()
-
-    options = PretrainingOptions(max_seq_length=32, dupe_factor=40)
-    for each in RUNNERS.values():
-        with pytest.raises(AlbertError, match="unfinished build of another"):
-            build(str(text), vocabulary, killed, SMALL, each)
-    build(str(text), vocabulary, killed, options)
-    build(str(text), vocabulary, tmp_path / "whole", options)
-    assert digests(killed) == digests(tmp_path / "whole")
-    assert [(killed / name).stat().st_mtime_ns for name in finished] == times
 
 
 #: Content of the text, number of shards, and the error, by kind; for some kinds also with Beam.

@@ -153,17 +153,6 @@ def test_records_of_the_tf1_release_pass(capsys):
     assert "has no manifest.json: numbers" in capsys.readouterr().out
 
 
-def test_shards_with_one_name_are_compared_with_the_manifest_in_their_folder(tmp_path, capsys):
-    for name, number in (("one", 20), ("two", 7)):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name, encoded(good_columns(number)))
-    assert verify(find_records(f"{tmp_path}/one,{tmp_path}/two")) == 0
-    assert "2 of 2 shards are good, 27 records" in capsys.readouterr().out
-    flip_a_bit(tmp_path / "two/a.tfrecord", 50)
-    assert verify(find_records(f"{tmp_path}/*")) == 1
-    assert "two/a.tfrecord: record 0 (byte 0): its checksum" in capsys.readouterr().err
-
-
 def test_each_folder_is_verified_with_its_own_tokenizer(tmp_path, capsys):
     columns = good_columns()
     columns["input_ids"][4, 5] = len(vocabulary(WORDS))
