@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import re
 import socket
 import sys
@@ -23,14 +22,12 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
-from apache_beam.utils.shared import Shared
 
 from albert_tf.data_prep.documents import bucket_of, bucket_path, read_blocks, tokenize
-from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
@@ -45,8 +42,7 @@ class BeamRunner(contextlib.AbstractContextManager):
     """
 
     def __init__(self, context: Context, folder: str, beam_options: Sequence[str] = ()) -> None:
-        self._tokenizer = context.tokenizer
-        self._worker = _Worker(context.options, folder)
+        self._context, self._folder = context, folder
         self._options = _parse(beam_options)
         logging.getLogger("apache_beam").setLevel(logging.WARNING)
         # Dataflow's messages about its job.
@@ -66,9 +62,9 @@ class BeamRunner(contextlib.AbstractContextManager):
                 pipeline
                 | beam.Create(texts)
                 | "a worker for each text" >> beam.Reshuffle()
-                | "tokenize" >> beam.FlatMap(_tokenize, self._worker, num_buckets)
+                | "tokenize" >> beam.FlatMap(_tokenize, self._context.tokenizer, num_buckets)
                 | "group by bucket" >> beam.GroupByKey()
-                | "write bucket" >> beam.FlatMap(_write_bucket, self._worker)
+                | "write bucket" >> beam.FlatMap(_write_bucket, self._folder)
             )
 
         self._run("tokenize", f"{len(texts)} files", build)
@@ -81,14 +77,13 @@ class BeamRunner(contextlib.AbstractContextManager):
                 pipeline
                 | beam.Create(list(tasks))
                 | "a worker for each shard" >> beam.Reshuffle()
-                | "write shard" >> beam.FlatMap(_write_shard, self._worker)
+                | "write shard" >> beam.FlatMap(_write_shard, self._context)
             )
 
         self._run("build", f"{len(tasks)} shards", build)
 
     def _run(self, verb: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
         """Runs a pipeline to its end."""
-        self._tokenizer.save(self._worker.folder)
         runner = self._options.view_as(StandardOptions).runner or StandardOptions.DEFAULT_RUNNER
         print(f"{verb} {amount} with Beam's {runner}", file=sys.stderr, flush=True)
         result = None
@@ -143,48 +138,32 @@ def _as_albert_error(error: Exception, verb: str) -> AlbertError:
     )
 
 
-class _Worker:
-    """What the steps of a pipeline need on a worker; the build's folder has the tokenizer."""
-
-    def __init__(self, options: PretrainingOptions, folder: str) -> None:
-        self._options, self.folder, self._shared = options, folder, Shared()
-
-    def context(self) -> Context:
-        """Returns the context, which each process loads once."""
-        return self._shared.acquire(self._load_context)
-
-    def _load_context(self) -> Context:
-        path = os.path.join(self.folder, SPEC_FILE)
-        if not files.exists(path):
-            raise AlbertError(
-                f"The worker on {socket.gethostname()} does not see {self.folder}; all workers "
-                "have to share the file system of the input and the output, such as gs://."
-            )
-        return Context(Tokenizer.from_file(path), self._options)
-
-
 def _tokenize(
-    text: tuple[int, str], worker: _Worker, num_buckets: int
+    text: tuple[int, str], tokenizer: Tokenizer, num_buckets: int
 ) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
     """Yields for each document its bucket and (text, number in the text, numbers)."""
     number, path = text
     count = 0
     for _, lines in read_blocks([path]):
-        for document in tokenize(lines, worker.context().tokenizer):
+        for document in tokenize(lines, tokenizer):
             yield bucket_of(number, count, num_buckets), (number, count, document.tobytes())
             count += 1
 
 
 def _write_bucket(
-    bucket: tuple[int, Iterable[tuple[int, int, bytes]]], worker: _Worker
+    bucket: tuple[int, Iterable[tuple[int, int, bytes]]], folder: str
 ) -> Iterable[Any]:
+    if not files.isdir(folder):
+        raise AlbertError(
+            f"The worker on {socket.gethostname()} does not see {folder}; all workers have to "
+            "share the file system of the input and the output, such as gs://."
+        )
     number, documents = bucket
     content = b"".join(numbers for _, _, numbers in sorted(documents))
-    worker.context()  # Its error comes first if the folder is on another machine.
-    files.write_bytes(bucket_path(worker.folder, number), content)
+    files.write_bytes(bucket_path(folder, number), content)
     return ()
 
 
-def _write_shard(task: ShardTask, worker: _Worker) -> Iterable[Any]:
-    write_pretraining_shard(worker.context(), task, _BUCKETS.inc)
+def _write_shard(task: ShardTask, context: Context) -> Iterable[Any]:
+    write_pretraining_shard(context, task, _BUCKETS.inc)
     return ()
