@@ -59,8 +59,6 @@ def join_features(entries: Mapping[str, Sequence[bytes]]) -> list[bytes]:
 
 def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
     """Encodes integers or bools [m] as varints; also returns `bounds` in bytes."""
-    if values.dtype == np.bool_:
-        return values.tobytes(), bounds.tolist()
     if values.min(initial=0) < 0:  # Varints have 64 bits, so -1 takes ten bytes.
         values = values.astype(np.int64).view(np.uint64)
     largest = int(values.max(initial=0))

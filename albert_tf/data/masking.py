@@ -65,11 +65,8 @@ class MaskingOptions(Settings):
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
         """Returns how many tokens to predict at each length; halves round to even."""
-        return np.minimum(self.max_predictions_per_seq, self.wanted(lengths))
-
-    def wanted(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns `budgets` without the limit of max_predictions_per_seq."""
-        return np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
+        wanted = np.maximum(1, np.rint(lengths * self.masked_lm_prob))
+        return np.minimum(self.max_predictions_per_seq, wanted).astype(np.int32)
 
     def span_thresholds(self) -> np.ndarray:
         """Returns the cumulative probabilities of spans of 1 … ngram words."""
@@ -180,25 +177,20 @@ class Masking:
 
         columns = records.parse_columns(serialized, self.features)
         names = list(columns)
-        n, length, width = serialized.shape[0], self.length, self.options.max_predictions_per_seq
-        layout = {
-            "input_word_ids": (tf.int32, [n, length]),
-            "input_mask": (tf.int32, [n, length]),
-            "input_type_ids": (tf.int32, [n, length]),
-            "masked_lm_positions": (tf.int32, [n, width]),
-            "masked_lm_ids": (tf.int32, [n, width]),
-            "masked_lm_weights": (tf.float32, [n, width]),
-            "next_sentence_labels": (tf.int32, [n]),
-        }
+        features = records.pretraining_features(self.length, self.options.max_predictions_per_seq)
+        layout = records.to_model_names(features)
+        del layout["token_boundary"]  # No model reads it.
 
         def mask(first_row: np.int64, *values: np.ndarray) -> list[np.ndarray]:
             masked = self.mask(dict(zip(names, values)), seed, int(first_row))
             return [masked[name] for name in layout]
 
-        arguments = [first_row, *columns.values()]
-        outputs = tf.numpy_function(mask, arguments, [dtype for dtype, _ in layout.values()])
-        shapes = (shape for _, shape in layout.values())
-        return {name: tf.ensure_shape(*pair) for name, *pair in zip(layout, outputs, shapes)}
+        types = [tf.float32 if spec.dtype == "float32" else tf.int32 for spec in layout.values()]
+        outputs = tf.numpy_function(mask, [first_row, *columns.values()], types)
+        return {
+            name: tf.ensure_shape(output, [*serialized.shape, *spec.shape])
+            for (name, spec), output in zip(layout.items(), outputs)
+        }
 
     def mask(
         self, columns: Mapping[str, np.ndarray], seed: int, first_row: int

@@ -131,7 +131,7 @@ class RecordSource:
         dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
-        return _map_ahead(dataset, lambda batch: self._parse(batch, context.rows))
+        return _map_ahead(dataset, lambda batch: self._read(batch, context.rows, 0))
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
         size, rows = context.batch_size, context.rows
@@ -139,10 +139,9 @@ class RecordSource:
         together = max(1, _MASKED_TOGETHER // size) if context.num_pipelines == 1 else 1
 
         def mask(number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-            serialized = tf.ensure_shape(tf.reshape(serialized, [-1]), [together * rows])
             step = context.start_step + number * together
             first = step * size + context.row_slice.start
-            masked = self.masking.draw(serialized, self.seed, first)
+            masked = self._read(tf.reshape(serialized, [-1]), together * rows, first)
             return {k: tf.reshape(v, [together, rows, *v.shape[1:]]) for k, v in masked.items()}
 
         dataset = batches.batch(together, drop_remainder=True).enumerate()
@@ -158,20 +157,20 @@ class RecordSource:
             missing = size - tf.size(index)
             index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)[own]
             batch = tf.concat([batch, tf.repeat(batch[:1], missing)], 0)[own]
-            if self.masking:
-                batch = tf.ensure_shape(batch, [context.rows])
-                parsed = self.masking.draw(batch, self.seed, number * size + own.start)
-            else:
-                parsed = self._parse(batch, context.rows)
+            parsed = self._read(batch, context.rows, number * size + own.start)
             return {**parsed, "example_index": tf.ensure_shape(index, [context.rows])}
 
         dataset = read_blocks(self.blocks.read(np.arange(len(self.blocks)))).enumerate()
         return _map_ahead(dataset.batch(size).enumerate(), parse)
 
-    def _parse(self, serialized: tf.Tensor, rows: int) -> dict[str, tf.Tensor]:
-        """Parses a batch of static size `rows`."""
-        parsed = records.parse_batch(serialized, self.features)
-        return {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in parsed.items()}
+    def _read(
+        self, serialized: tf.Tensor, rows: int, first_row: tf.Tensor | int
+    ) -> dict[str, tf.Tensor]:
+        """Parses serialized records, string [rows], and masks compact ones; see Masking.draw."""
+        serialized = tf.ensure_shape(serialized, [rows])
+        if self.masking:
+            return self.masking.draw(serialized, self.seed, first_row)
+        return records.parse_batch(serialized, self.features)
 
 
 def _map_ahead(
