@@ -16,7 +16,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -64,7 +63,7 @@ class BeamRunner(contextlib.AbstractContextManager):
                 | "a worker for each text" >> beam.Reshuffle()
                 | "tokenize" >> beam.FlatMap(_tokenize, self._context.tokenizer, num_buckets)
                 | "group by bucket" >> beam.GroupByKey()
-                | "write bucket" >> beam.FlatMap(_write_bucket, self._folder)
+                | "write bucket" >> beam.Map(_write_bucket, self._folder)
             )
 
         self._run("tokenize", f"{len(texts)} files", build)
@@ -77,7 +76,7 @@ class BeamRunner(contextlib.AbstractContextManager):
                 pipeline
                 | beam.Create(list(tasks))
                 | "a worker for each shard" >> beam.Reshuffle()
-                | "write shard" >> beam.FlatMap(_write_shard, self._context)
+                | "write shard" >> beam.Map(_write_shard, self._context)
             )
 
         self._run("build", f"{len(tasks)} shards", build)
@@ -150,9 +149,7 @@ def _tokenize(
             count += 1
 
 
-def _write_bucket(
-    bucket: tuple[int, Iterable[tuple[int, int, bytes]]], folder: str
-) -> Iterable[Any]:
+def _write_bucket(bucket: tuple[int, Iterable[tuple[int, int, bytes]]], folder: str) -> None:
     if not files.isdir(folder):
         raise AlbertError(
             f"The worker on {socket.gethostname()} does not see {folder}; all workers have to "
@@ -161,9 +158,7 @@ def _write_bucket(
     number, documents = bucket
     content = b"".join(numbers for _, _, numbers in sorted(documents))
     files.write_bytes(bucket_path(folder, number), content)
-    return ()
 
 
-def _write_shard(task: ShardTask, context: Context) -> Iterable[Any]:
+def _write_shard(task: ShardTask, context: Context) -> None:
     write_pretraining_shard(context, task, _BUCKETS.inc)
-    return ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from albert_tf.data_prep.pretraining_shards import Context, ShardTask, write_pre
 from albert_tf.io import files, folders
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.workers import Advance, Workers
-
-#: Numbers (4 bytes each) of tokenized documents held in memory.
-_MAX_NUMBERS = 1 << 23
 
 
 class LocalRunner(Workers):
@@ -32,10 +29,22 @@ class LocalRunner(Workers):
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
         """Tokenizes blocks of lines in the workers; writes the buckets in this process."""
-        with Progress("tokenizing", total_bytes(list(input_files))) as progress:
+        progress = Progress("tokenizing", total_bytes(list(input_files)))
+        scratch_folder = folders.scratch_folder(os.path.join(self._folder, "buckets"))
+        with progress, scratch_folder as scratch:
             blocks = read_blocks(input_files, progress.update)
-            tokenized = self.map(_tokenize, blocks, progress.update)
-            _write_buckets(self._folder, _with_buckets(tokenized, num_buckets))
+            counts: Counter[int] = Counter()  # Of the documents of each text.
+            for text, documents in self.map(_tokenize, blocks, progress.update):
+                by_bucket = defaultdict(list)
+                for number, document in enumerate(documents, counts[text]):
+                    by_bucket[bucket_of(text, number, num_buckets)].append(document)
+                counts[text] += len(documents)
+                for bucket, arrays in by_bucket.items():
+                    with open(bucket_path(scratch, bucket), "ab") as f:
+                        f.writelines(arrays)
+            for name in os.listdir(scratch):
+                content = files.read_bytes(os.path.join(scratch, name))
+                files.write_bytes(os.path.join(self._folder, name), content)
 
     def write_shards(self, tasks: Sequence[ShardTask]) -> None:
         """Writes shards in the workers."""
@@ -50,37 +59,3 @@ def _tokenize(
 ) -> tuple[int, list[np.ndarray]]:
     text, lines = block
     return text, tokenize(lines, context.tokenizer)
-
-
-def _with_buckets(
-    tokenized: Iterable[tuple[int, list[np.ndarray]]], num_buckets: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    counts: Counter[int] = Counter()
-    for text, documents in tokenized:
-        for document in documents:
-            yield bucket_of(text, counts[text], num_buckets), document
-            counts[text] += 1
-
-
-def _write_buckets(folder: str, documents: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Writes the files of all buckets from documents in order, each with its bucket."""
-    with folders.scratch_folder(os.path.join(folder, "buckets")) as scratch:
-        waiting: dict[int, list[np.ndarray]] = defaultdict(list)
-        size = 0
-
-        def append() -> None:
-            for bucket, arrays in waiting.items():
-                with open(bucket_path(scratch, bucket), "ab") as f:
-                    f.writelines(arrays)
-            waiting.clear()
-
-        for bucket, document in documents:
-            waiting[bucket].append(document)
-            size += len(document)
-            if size >= _MAX_NUMBERS:
-                append()
-                size = 0
-        append()
-        for name in os.listdir(scratch):
-            content = files.read_bytes(os.path.join(scratch, name))
-            files.write_bytes(os.path.join(folder, name), content)

@@ -15,7 +15,6 @@ from albert_tf.data_prep import (
     beam_runner,
     create_pretraining_data,
     documents,
-    local_runner,
     pretraining_build,
 )
 from albert_tf.data_prep.beam_runner import BeamRunner
@@ -45,7 +44,6 @@ def texts(tmp_path):
 def small_parts(monkeypatch):
     """Several buckets a shard, several parts of each and long documents, as in a large corpus."""
     monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 1500)
-    monkeypatch.setattr(local_runner, "_MAX_NUMBERS", 2000)
     monkeypatch.setattr(documents, "_BLOCK_CHARACTERS", 700)
     monkeypatch.setattr(documents, "MAX_DOCUMENT_CHARACTERS", 500)
 

@@ -13,7 +13,7 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data_prep import local_runner, pretraining_build
+from albert_tf.data_prep import pretraining_build
 from albert_tf.data_prep.beam_runner import BeamRunner
 from albert_tf.data_prep.local_runner import LocalRunner
 from albert_tf.data_prep.pretraining_build import _Build
@@ -33,7 +33,6 @@ def modified(folder):
 
 
 def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch):
-    monkeypatch.setattr(local_runner, "_MAX_NUMBERS", 2000)
     monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 2000)
     path = tmp_path / "text.txt"
     path.write_text(corpus(300))
