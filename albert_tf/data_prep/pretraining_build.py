@@ -3,10 +3,10 @@
 """A build of pretraining records: tokenizes the corpus once, writes the shards, publishes them.
 
 Everything is written into ``_build``, a folder within the output folder. It holds plan.json, which
-says whose it is; the buckets of tokenized documents, and buckets.json once all are there; a note on
-each finished shard; and records/, with the shards and at last the tokenizer and manifest.json. Only
-then do these replace what is in the output folder. So a build that was killed continues wherever it
-was.
+says whose it is; the buckets of tokenized documents, and buckets.json once all are there; and
+records/, with the shards, a note on each finished one, and at last the tokenizer and manifest.json.
+Only then do these replace what is in the output folder. So a build that was killed continues
+wherever it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from albert_tf.data_prep.documents import bucket_path
 from albert_tf.data_prep.local_runner import LocalRunner
 from albert_tf.data_prep.pretraining_options import NSP, PretrainingOptions
 from albert_tf.data_prep.pretraining_shards import (
-    NOTES,
     RECORDS,
     Context,
     ShardTask,
@@ -114,10 +113,7 @@ class _Build:
         self.work_folder = os.path.join(folder, WORK_FOLDER)
         self._records = os.path.join(self.work_folder, RECORDS)
         #: Where temporary files may be.
-        self.folders = (
-            *(folder, self.work_folder, self._records),
-            os.path.join(self.work_folder, NOTES),
-        )
+        self.folders = folder, self.work_folder, self._records
         self._plan_path = os.path.join(self.work_folder, "plan.json")
         self._plan = self._make_plan()
         self.owner = removal.owner_id("build", self._plan)

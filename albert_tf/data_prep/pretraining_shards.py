@@ -23,8 +23,8 @@ from albert_tf.io import files, removal, storage
 from albert_tf.io.workers import Advance
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Folder of the shards, in the build's working folder.
-RECORDS, NOTES = "records", "notes"
+#: Folder of the shards and the notes on them, in the build's working folder.
+RECORDS = "records"
 #: Numbers (instances × length) processed at once: many for NumPy, few enough for the caches.
 _BATCH_NUMBERS = 1 << 19
 #: Counts of how documents are cut, for the statistics.
@@ -80,7 +80,7 @@ class ShardTask:
     @property
     def note_path(self) -> str:
         """Path of the note on the finished shard."""
-        return os.path.join(self.folder, NOTES, f"{self.name}.json")
+        return f"{self.path}.json"
 
     def result(self) -> tuple[ShardInfo, dict[str, int]] | None:
         """Reads the shard's description and counts; None if it is not finished."""
