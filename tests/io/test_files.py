@@ -78,12 +78,6 @@ def test_the_list_of_checkpoints_cannot_name_one_in_another_folder(tmp_path, pre
     assert find_checkpoint(str(run)) == os.path.join(str(run), "model.ckpt-1")
 
 
-def test_json_that_is_not_an_object_is_refused(tmp_path):
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(AlbertError, match=r"The article .*list\.json is not a JSON object"):
-        files.read_object(str(tmp_path / "list.json"), "article")
-
-
 def test_an_output_that_is_an_input_is_refused_under_any_name(tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_text("kept")
@@ -187,26 +181,3 @@ def test_a_file_appears_when_it_is_complete_or_not_at_all(tmp_path):
         raise AlbertError("stop")
     assert path.read_text() == "whole"
     assert os.listdir(path.parent) == ["file"]
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda path: files.write_bytes(path, b"new"),
-        lambda path: files.write_text(path, "new"),
-        lambda path: files.write_json(path, "new"),
-    ],
-)
-def test_a_writer_replaces_a_file_with_a_complete_one(tmp_path, monkeypatch, write):
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def rename(source, target, overwrite):
-        assert (Path(source).read_text().strip('"\n'), path.read_text()) == ("new", "old")
-        raise AlbertError("stop")
-
-    monkeypatch.setattr(tf.io.gfile, "rename", rename)
-    with pytest.raises(AlbertError, match="stop"):
-        write(str(path))
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]

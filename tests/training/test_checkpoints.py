@@ -158,9 +158,7 @@ def test_without_a_good_checkpoint_nothing_is_changed(folder, kind):
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values())
-def test_the_list_of_checkpoints_is_for_other_programs(folder, damage):
-    newest = tf.train.latest_checkpoint(str(folder / "checkpoints"))
-    assert newest == f"{folder}/checkpoints/ckpt-30"
+def test_a_damaged_list_of_checkpoints_does_not_matter(folder, damage):
     damage(folder / "checkpoints/checkpoint")
     run = restored(folder)
     assert run.state() == state_at(30, folder)
@@ -306,15 +304,6 @@ def store_of(folder, weights):
     return CheckpointStore(RunFolder(str(folder)), weights, {}, keep_max=3)
 
 
-def test_weights_come_back_by_name(tmp_path):
-    saved = variables(1.5)
-    store_of(tmp_path, saved).save(7)
-    fresh = variables(0)
-    report = load_weights(str(tmp_path), fresh)
-    assert report.matched == tuple(fresh) and not report.missing and not report.unexpected
-    assert all((v.numpy() == 1.5).all() for v in fresh.values())
-
-
 def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
     weights = variables(1)
     store = store_of(tmp_path, weights)
@@ -327,11 +316,6 @@ def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
     fresh = variables(0)
     load_weights(str(tmp_path), fresh)
     assert (fresh["bert/a/kernel"].numpy() == 1).all()
-
-
-def test_no_checkpoint_is_one_sentence(tmp_path):
-    with pytest.raises(AlbertError, match="There is no checkpoint at"):
-        find_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize("relative", [False, True])

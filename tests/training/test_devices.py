@@ -15,13 +15,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import RunConfig
-from albert_tf.data.context import InputContext
-from albert_tf.data.length_batches import length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.kernels.graph_mode import GraphMode
-from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.texts import TextExample
 from albert_tf.training import devices
 from albert_tf.training.devices import (
     can_compile,
@@ -166,22 +161,9 @@ def test_float16_is_refused():
     tpu_run(precision="mixed_float16", strategy="mirrored")
 
 
-def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_paths, tmp_path):
-    source = open_records(",".join(record_paths), tiny_config)
-    for input_fn in (source.train_input_fn, source.eval_input_fn):
-        check_tpu_run(tpu_run(), input_fn(InputContext(64)).element_spec)
-    model = builders.tiny_config(6, max_position_embeddings=512)
-    spec = ClassificationSpec(("x", "y"), 512)
-    task = TextClassificationTask(model, builders.write_tokenizer(tmp_path, "a"), spec)
-    examples = [TextExample(str(i), "a " * (i + 1), None, "x", f"f:{i}") for i in range(64)]
-
-    def batch(pad_to_max):
-        source = task.open_examples(examples, "train", pad_to_max=pad_to_max).source
-        return source.train_input_fn(InputContext(64)).element_spec
-
-    check_tpu_run(tpu_run(), batch(pad_to_max=True))
+def test_a_tpu_needs_batches_of_one_length():
     with pytest.raises(AlbertError, match="pass `pad_to_max`"):
-        check_tpu_run(tpu_run(), batch(pad_to_max=False))
+        check_tpu_run(tpu_run(), {"input_word_ids": tf.TensorSpec([16, None], tf.int32)})
 
 
 def test_a_machine_without_a_tpu_says_so():
@@ -304,14 +286,6 @@ def traces(graphs):
     return tuple(graphs[jit].experimental_get_tracing_count() for jit in (True, False))
 
 
-def test_the_step_of_pretraining_has_one_length(gpu, tmp_path, make):
-    gpu(NVIDIA)
-    estimator, spec, _ = make(tmp_path, **HEADS_ALONE, steps=2)
-    run = TrainingRun(estimator, spec, None)
-    run.run()
-    assert traces(run.loop._gradients) == (1, 0)
-
-
 @pytest.mark.parametrize("pad_to_max", [False, True])
 def test_steps_of_fine_tuning_are_compiled_if_they_are_padded_to_one_length(
     gpu, tmp_path, pad_to_max
@@ -327,9 +301,3 @@ def test_steps_of_fine_tuning_are_compiled_if_they_are_padded_to_one_length(
     run.run()
     expected = (1, 0) if pad_to_max else (0, 1)
     assert traces(run.loop._gradients) == traces(estimator._predictor._compute) == expected
-
-
-def test_compiled_steps_have_at_most_twelve_lengths_for_512_positions():
-    """Where the steps of each length are compiled; docs/clusters.md tells the number."""
-    assert len(length_buckets(512, few=True)) == 12 and len(length_buckets(128, few=True)) == 5
-    assert len(length_buckets(512, pad_to_max=True)) == 1

@@ -150,14 +150,6 @@ def test_waiting_for_input_is_measured_and_warned_of_once(tmp_path, make, capsys
     assert capsys.readouterr().err.count("Warning: before step") == 1
 
 
-def test_a_finished_run_is_not_trained_again(make, uninterrupted, capsys):
-    folder, weights = uninterrupted
-    estimator, spec, _ = make(folder)
-    estimator.train(spec)
-    assert "already trained to step 12" in capsys.readouterr().out
-    assert_same(weights_of(estimator), weights)
-
-
 def test_auto_precision_keeps_that_of_an_existing_run(
     tmp_path, monkeypatch, make, uninterrupted, capsys
 ):
@@ -176,18 +168,6 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     (tmp_path / "run_config.json").write_text(json.dumps(run))
     estimator, *_ = make(tmp_path, precision="auto")
     assert estimator.config.precision == "float32"
-
-
-@pytest.mark.slow
-def test_recomputation_changes_no_result_with_dropout_replicas_and_micro_batches(tmp_path, make):
-    results = []
-    for recompute in (False, True):
-        values = {"strategy": "mirrored", "gradient_accumulation_steps": 2, "recompute": recompute}
-        estimator, spec, _ = make(tmp_path / str(recompute), **values)
-        estimator.train(spec)
-        results.append(weights_of(estimator))
-    # The layers' gradients are added up in another order.
-    assert_same(*results, tolerance=1e-5)
 
 
 def test_one_step_takes_the_gradient_of_the_official_loss(tmp_path, make):
@@ -215,13 +195,6 @@ def test_one_step_takes_the_gradient_of_the_official_loss(tmp_path, make):
     assert first["gradient_norm"] == pytest.approx(float(norm), abs=1e-5)
     moved = {k for k, v in weights_of(estimator).items() if (v != initial[k]).any()}
     assert moved == set(initial)
-
-
-def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, make):
-    estimator, spec, _ = make(tmp_path, **HEADS_ALONE)
-    estimator.train(with_bad_steps(spec, lambda i: tf.equal(i % 3, 1), np.nan))
-    assert logged(tmp_path)[-1]["skipped_steps"] == STEPS / 3
-    assert all(np.isfinite(v).all() for v in weights_of(estimator).values())
 
 
 def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(tmp_path, make):
@@ -252,13 +225,6 @@ def test_the_callers_random_numbers_go_on(tmp_path, make):
     np.random.seed(1)
     make(tmp_path)
     assert (random.random(), np.random.random()) == expected
-
-
-def test_mixed_bfloat16_keeps_float32_weights(tmp_path, make):
-    estimator, spec, _ = make(tmp_path, **HEADS_ALONE, precision="mixed_bfloat16")
-    estimator.train(spec)
-    assert {value.dtype for value in weights_of(estimator).values()} == {np.dtype("float32")}
-    assert np.isfinite(logged(tmp_path)[-1]["loss"])
 
 
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):

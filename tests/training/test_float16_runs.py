@@ -18,7 +18,7 @@ from albert_tf.training import loop as loop_module
 from albert_tf.training.run import TrainingRun
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
-from tests.training.runs import fail, interrupted_at, logged, weights_of, with_bad_steps
+from tests.training.runs import fail, interrupted_at, logged, weights_of
 
 FLOAT16 = {"precision": "mixed_float16", "log_every_steps": 1}
 #: Far too large for these runs, whose first steps overflow.
@@ -86,13 +86,6 @@ def test_a_scale_that_cannot_recover_is_a_divergence(tmp_path, make, start_at, m
     with pytest.raises(DivergedError, match=r"3 steps in a row before step 5 .* float16 ends at"):
         estimator.train(spec)
     assert column(tmp_path, "loss_scale") == [4, 2, 1, 1, 1]
-
-
-def test_a_loss_that_is_not_finite_is_a_divergence_at_any_scale(tmp_path, make, monkeypatch):
-    monkeypatch.setattr(divergence, "NONFINITE_STEPS", 3)
-    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE)
-    with pytest.raises(DivergedError, match="3 steps in a row before step 7 "):
-        estimator.train(with_bad_steps(spec, lambda step: step >= 4, np.nan))
 
 
 def test_a_killed_run_resumes_with_its_scale_bit_for_bit(tmp_path, make, start_at):
