@@ -83,17 +83,12 @@ def _acquire(path: str, folder: str) -> int:
             if os.path.isdir(os.path.dirname(path)):
                 raise
             return _acquire(path, folder)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise _not_a_lock(path) from None
-            raise
         unless_held.callback(os.close, file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _BUSY:
-                text = os.pread(file, 300, 0)
-                who = text.decode("utf-8", "replace") if text.startswith(_MARK) else "a process"
+                who = os.pread(file, 300, 0).decode("utf-8", "replace") or "a process"
                 raise AlbertError(
                     f"{folder} is in use by {who}; wait until it ends, stop it, or give another "
                     "path."
@@ -102,7 +97,10 @@ def _acquire(path: str, folder: str) -> int:
             return _acquire(path, folder)
         is_file = stat.S_ISREG(os.fstat(file).st_mode)
         if not is_file or not _MARK.startswith(os.pread(file, len(_MARK), 0)):
-            raise _not_a_lock(path)
+            raise AlbertError(
+                f"{path} is not a lock that this program has written; move it away, or give "
+                "another path."
+            )
         with contextlib.suppress(OSError):  # A full disk does not matter.
             os.ftruncate(file, 0)
             os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
@@ -115,12 +113,6 @@ def _is_at(file: int, path: str) -> bool:
         return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
-
-
-def _not_a_lock(path: str) -> AlbertError:
-    return AlbertError(
-        f"{path} is not a lock that this program has written; move it away, or give another path."
-    )
 
 
 def _leave_locks_to_parent() -> None:

@@ -9,9 +9,6 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
-from albert_tf.optimization import OPTIMIZERS
-
 #: Decay of the moments β₁ and β₂, and ε, as in the release.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 #: Matches the official names of weights without decay and layer adaptation.
@@ -39,9 +36,6 @@ class AlbertOptimizer:
       iterations: counts updates from 0, an int64 variable.
       named_weights: as passed in.
       named_slots: both moments of each weight by the names `<weight>/adam_m` and `…/adam_v`.
-
-    Raises:
-      AlbertError: unknown name.
     """
 
     def __init__(
@@ -53,8 +47,6 @@ class AlbertOptimizer:
         weight_decay_rate: float = 0.01,
         bias_correction: bool = False,
     ) -> None:
-        if name not in OPTIMIZERS:
-            raise AlbertError(f"Unknown optimizer {name!r}; choose one of {', '.join(OPTIMIZERS)}.")
         self._adapts_layers = name == "lamb"
         self._learning_rate = learning_rate
         self._weight_decay_rate, self._bias_correction = weight_decay_rate, bias_correction

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.optimization import OPTIMIZERS, scaled_learning_rate
 from albert_tf.optimization.optimizer import EXCLUDED, AlbertOptimizer, learning_rate_at
@@ -101,11 +100,6 @@ def test_a_weight_of_zeros_moves():
     optimizer = AlbertOptimizer("lamb", 0.1, {KERNEL: variable})
     optimizer.apply_gradients_if(tf.constant(True), {KERNEL: tf.constant([1.0, -1.0])})
     np.testing.assert_allclose(variable.numpy(), [-0.1 / np.sqrt(0.1), 0.1 / np.sqrt(0.1)], 1e-4)
-
-
-def test_an_unknown_optimizer_is_refused_with_the_choices():
-    with pytest.raises(AlbertError, match=r"Unknown optimizer 'lamp'; choose one of lamb, adamw\."):
-        AlbertOptimizer("lamp", 0.1, {})
 
 
 def test_a_sparse_gradient_is_applied_as_the_sum_of_its_parts():

@@ -148,28 +148,6 @@ class TestScript:
         done = run(release, "tf2", f"--output_dir={release}")
         assert done.returncode == 1 and "contains the input" in done.stderr
 
-    def test_a_model_is_replaced_on_demand_and_the_source_never(self, run, release, tmp_path):
-        def inodes():
-            return {path.name: path.stat().st_ino for path in (tmp_path / "out").iterdir()}
-
-        assert run(release, "hf").returncode == 0
-        (tmp_path / "out/my_notes.txt").touch()
-        before = inodes()
-        for source, to, flags, message in (
-            (release, "hf", [], "out already exists; delete it"),
-            (release, "tf2", ["--overwrite"], "not written there, such as my_notes.txt"),
-        ):
-            done = run(source, to, *flags)
-            assert done.returncode == 1 and message in done.stderr
-        assert inodes() == before
-        (tmp_path / "out/my_notes.txt").unlink()
-        del before["my_notes.txt"]
-        done = run(tmp_path / "out", "hf", "--overwrite")
-        assert done.returncode == 1 and "contains the input" in done.stderr
-        assert inodes() == before
-        assert run(release, "hf", "--overwrite").returncode == 0
-        assert inodes().keys() == before.keys()
-
     def test_a_fine_tuned_model_is_converted_in_part_on_demand(self, run, grouped, tmp_path):
         classifier = AlbertClassifier(grouped.config, 3)
         source = write_model(tmp_path / "tuned", classifier)

@@ -9,20 +9,30 @@ and with fewer layers at first (docs/results/time_to_quality.md).
 from __future__ import annotations
 
 import dataclasses
+import functools
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.modeling.neighbor_attention import has_room
+from albert_tf.settings import INT32_MAX
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import sequence_length
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_inputs
 from albert_tf.training.devices import mirrored_devices
-from albert_tf.training.timing import step_seconds
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.run import TrainingRun
+from albert_tf.training.specs import TrainSpec
 from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 
+#: The first steps trace and compile.
+_TRACING_STEPS = 2
+#: Blocks of steps are timed that take at least so many seconds each, for this long in all. Pauses
+#: of the machine do not count.
+_BLOCK_SECONDS, _SECONDS = 0.2, 6.0
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a run above which the batch doubles. In the same time, many steps with small batches
@@ -61,12 +71,39 @@ def planned(config: PretrainingConfig) -> PretrainingConfig:
     batch = smallest_batch(sequence_length(source), devices * config.gradient_accumulation_steps)
     neighbors = has_room(model)
     config = dataclasses.replace(config, train_batch_size=batch, neighbor_attention=neighbors)
-    log.info("Measuring the speed.")
-    depths = {None, shallow_layers(model)}
-    measured, timing = step_seconds(PretrainingTask(model, source), config, source, depths)
+    log.info("Measuring the speed.")  # In a run that writes no file.
+    alone = dataclasses.replace(config, early_stopping_evals=0)
+    estimator = Estimator(PretrainingTask(model, source), alone)
+    run = TrainingRun(estimator, TrainSpec.of(source, INT32_MAX), None)
+    batches, measured, timing = run.batches(0), {}, 0.0
+    for layers in {None, shallow_layers(model)}:
+        run.loop.run(batches, _TRACING_STEPS, layers)
+        since = time.monotonic()
+        measured[layers] = typical_seconds(functools.partial(run.loop.run, batches, layers=layers))
+        timing += time.monotonic() - since
     took = time.monotonic() - began
     # The run takes about as long to start as it took here until the steps were timed.
     return plan(config, 60 * config.time_budget - took - (took - timing), measured)
+
+
+def typical_seconds(run: Callable[[int], object]) -> float:
+    """Returns the seconds of a step, whatever else the machine does for a moment.
+
+    It is the median of several blocks of steps, so that a pause of any length does not matter.
+    `run` runs a number of steps.
+    """
+    steps, seconds = 1, []
+    while True:
+        began = time.monotonic()
+        run(steps)
+        took = time.monotonic() - began
+        if took < _BLOCK_SECONDS:
+            steps *= 2
+            continue
+        seconds.append(took / steps)
+        median = statistics.median(seconds)
+        if len(seconds) >= 3 and len(seconds) * steps * median >= _SECONDS:
+            return median
 
 
 def smallest_batch(max_seq_length: int, parts: int = 1) -> int:

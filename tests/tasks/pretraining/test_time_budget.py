@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining import time_budget
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.pretraining.time_budget import (
@@ -144,3 +146,34 @@ def test_long_runs_save_every_quarter_of_an_hour():
 )
 def test_a_run_within_a_time_has_the_fastest_precision_unless_one_is_given(given, precision):
     assert PretrainingConfig("run", **given).precision == precision
+
+
+def steps_of(seconds, pauses):
+    """Returns a function that runs steps, and pauses before some of the calls."""
+    calls = iter(range(10_000))
+
+    def run(steps):
+        time.sleep(steps * seconds + pauses.get(next(calls), 0.0))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pauses"),
+    [
+        (0.01, {}),
+        (0.01, {0: 0.5}),  # While the number of steps is sought.
+        (0.01, {6: 1.0, 8: 0.5}),
+        (0.25, {1: 1.0}),  # Each step is a block.
+    ],
+    ids=str,
+)
+def test_pauses_of_the_machine_change_neither_the_result_nor_the_time_it_takes(
+    monkeypatch, seconds, pauses
+):
+    monkeypatch.setattr(time_budget, "_SECONDS", 0.8)
+    began = time.monotonic()
+    assert time_budget.typical_seconds(steps_of(seconds, pauses)) == pytest.approx(
+        seconds, rel=0.15
+    )
+    assert time.monotonic() - began < 5 + sum(pauses.values())
