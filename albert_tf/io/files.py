@@ -55,15 +55,8 @@ def check_file(path: str, what: str = "file") -> None:
         raise AlbertError(f"The {what} {path} does not exist.")
     if isdir(path):
         raise AlbertError(f"The {what} {path} is a folder; give a file.")
-    check_no_device(path, what)
-
-
-def check_no_device(path: str, what: str) -> None:
-    """Raises AlbertError for a pipe or a device: one may never answer, the other never end."""
-    if not is_local(path) or not os.path.exists(path):
-        return
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    # A pipe may never answer, and a device never end.
+    if is_local(path) and not stat.S_ISREG(os.stat(path).st_mode):
         raise AlbertError(
             f"The {what} {path} is a pipe or a device; write its content to a file, and give that."
         )
@@ -88,7 +81,8 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         if not matches:
             raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
         for match in matches:
-            check_no_device(match, what)
+            if not isdir(match):
+                check_file(match, what)
         files += [m for m in matches if m not in files]
     return files
 

@@ -143,12 +143,10 @@ class CheckpointSource(TensorFlowSource):
         return sorted({*self._stored} - {*self._keys.values()})
 
     def _read_config(self) -> AlbertConfig | None:
-        """Reads albert_config.json beside the checkpoint, or the only file of a similar name there;
-        or else albert_config.json of the run."""
-        path = os.path.join(self._folder, CONFIG_FILE)
-        if not files.exists(path):
-            path = files.find_only(self._folder, "albert_config*.json")
-        path = path or find_beside(self._path, CONFIG_FILE)
+        """Reads albert_config.json beside the checkpoint or of the run, or the only file of a
+        similar name beside the checkpoint."""
+        path = find_beside(self._path, CONFIG_FILE)
+        path = path or files.find_only(self._folder, "albert_config*.json")
         return AlbertConfig.from_json(path) if path else None
 
     def _find_vocabulary(self) -> str | None:
