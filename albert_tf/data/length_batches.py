@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,10 +123,10 @@ class Sequences:
         columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
         digest = hashlib.sha256(repr([group, *columns]).encode())
         ids, sizes, first = _joined(sequences, digest)
-        flat = {"input_word_ids": ids}
+        tokens = {"input_word_ids": ids}
         for name, values in (token_columns or {}).items():
-            flat[name] = [np.concatenate([np.asarray(row, np.int32) for row in values])]
-            digest.update(flat[name][0])
+            tokens[name] = np.concatenate([np.asarray(row, np.int32) for row in values])
+            digest.update(tokens[name])
         self._group = group
         self.longest = sizes.reshape(-1, group or 1).max(axis=1)
         self.num_examples, self.mean_length = len(self.longest), float(sizes.mean())
@@ -134,9 +135,19 @@ class Sequences:
             digest.update(np.ascontiguousarray(array))
         self._digest = digest.hexdigest()
         self.lengths, self.seed = length_buckets(int(self.longest.max())), 0
-        self._pads = dict.fromkeys(flat, NO_NUMBER) | {"input_word_ids": pad_id}
-        arrays = {"columns": columns, "bounds": bounds, "first": first, "longest": self.longest}
-        self._tensors = _Tensors(flat, arrays)
+        self._pads = dict.fromkeys(tokens, NO_NUMBER) | {"input_word_ids": pad_id}
+        arrays = {"tokens": tokens, "columns": columns, "bounds": bounds, "first": first}
+        arrays["longest"] = self.longest
+
+        # Only when they are needed: a cluster or a TPU must be joined before all tensors.
+        @functools.cache
+        def tensors() -> dict[str, Any]:
+            with tf.device("CPU:0"), tf.init_scope():
+                made = tf.nest.map_structure(tf.constant, arrays)
+            arrays.clear()  # The ids of large data sets should not be in memory twice.
+            return made
+
+        self._tensors = tensors
 
     @property
     def fingerprint(self) -> str:
@@ -152,7 +163,7 @@ class Sequences:
         # In one call: single operations would take longer than a small model.
         with tf.device("CPU:0"):
             examples, length = tf.constant(examples, tf.int64), tf.constant(length, tf.int64)
-            return _batch_function(self._tensors.get(), examples, length, self._pads, self._group)
+            return _batch_function(self._tensors(), examples, length, self._pads, self._group)
 
     @property
     def train_input_fn(self) -> FileInput:
@@ -215,7 +226,7 @@ class Sequences:
         Returns:
           The examples of each batch, int64 [batches, size], and the length to pad it to.
         """
-        longest = tf.gather(self._tensors.get()["longest"], tf.maximum(examples, 0))
+        longest = tf.gather(self._tensors()["longest"], tf.maximum(examples, 0))
         buckets = tf.searchsorted(tf.constant(self.lengths, tf.int64), longest)
         order = tf.argsort(buckets, stable=True)  # Examples of a bucket stay in random order.
         last = tf.gather(buckets, order)[size - 1 :: size]
@@ -228,7 +239,7 @@ class Sequences:
         index: bool = False,
     ) -> tf.data.Dataset:
         """Makes the rows of this pipeline; with `index`, the numbers of the examples, too."""
-        tensors = self._tensors.get()
+        tensors = self._tensors()
 
         def make(examples: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
             examples = tf.ensure_shape(examples[context.row_slice], [context.rows])
@@ -260,7 +271,7 @@ def _batch(
     is_second = present & (position >= tf.gather(first, rows)[..., None])
     tokens = {
         name: tf.where(present, tf.cast(tf.gather(values, place), tf.int32), pads[name])
-        for name, values in tensors["flat"].items()
+        for name, values in tensors["tokens"].items()
     }
     return {
         **tokens,
@@ -273,38 +284,10 @@ def _batch(
 _batch_function = tf.function(_batch, autograph=False, reduce_retracing=True)
 
 
-class _Tensors:
-    """The arrays of Sequences as tensors, made when they are first needed.
-
-    Sequences are made before a cluster or a TPU is joined, which must precede all tensors. The
-    parts of long arrays, `flat`, are dropped as they become tensors.
-    """
-
-    def __init__(self, flat: dict[str, list[np.ndarray]], arrays: Mapping[str, Any]) -> None:
-        self._flat, self._arrays = flat, arrays
-        self._tensors: dict[str, Any] | None = None
-
-    def get(self) -> dict[str, Any]:
-        """Returns `flat`, joined, and all others, on the CPU."""
-        if self._tensors is None:
-            with tf.device("CPU:0"), tf.init_scope():
-                tensors = tf.nest.map_structure(tf.constant, dict(self._arrays))
-                tensors["flat"] = {name: _concat(parts) for name, parts in self._flat.items()}
-                self._tensors = tensors
-        return self._tensors
-
-
-def _concat(parts: list[np.ndarray]) -> tf.Tensor:
-    dtype = max((part.dtype for part in parts), key=lambda dtype: dtype.itemsize)
-    parts.reverse()
-    tensors = [tf.constant(parts.pop().astype(dtype)) for _ in range(len(parts))]
-    return tf.concat(tensors, 0)
-
-
 def _joined(
     sequences: Iterable[tuple[Sequence[int], int]], digest: Any
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Returns parts of all ids, in 16 bits if they fit, the lengths of the sequences and of A.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns all ids, in 16 bits if they fit, the lengths of the sequences and of A.
 
     Large data sets are joined in parts, so that they are in memory at most twice. `digest` gets
     the ids.
@@ -317,7 +300,7 @@ def _joined(
         part = np.concatenate([np.asarray(ids, np.int32) for ids, _ in chosen])
         digest.update(part)
         parts.append(part.astype(np.uint16) if part.max() < 1 << 16 else part)
-    return parts, np.array(sizes, np.int64), np.array(first, np.int64)
+    return np.concatenate(parts), np.array(sizes, np.int64), np.array(first, np.int64)
 
 
 def _column(values: np.ndarray) -> np.ndarray:
