@@ -235,15 +235,6 @@ def test_layer_counts_that_change_the_weights_are_refused(change, layers, messag
         config.with_layers(layers)
 
 
-def test_parts_that_are_not_shared_have_a_group_per_layer():
-    groups = {
-        sharing: (config.attention_group(7), config.ffn_group(7))
-        for sharing in ("all", "attention", "ffn", "none")
-        for config in [shared(128, sharing)]
-    }
-    assert groups == {"all": (0, 0), "attention": (0, 7), "ffn": (7, 0), "none": (7, 7)}
-
-
 @pytest.mark.parametrize("wrong", [None, 3, b"x.json"])
 def test_values_that_are_neither_paths_nor_mappings_are_refused(wrong):
     for read in (AlbertConfig.load, AlbertConfig.from_json):

@@ -90,9 +90,8 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
         if name in VOCABULARY_FILES:
             given = beside(TOKENIZER_CONFIG, "tokenizer configuration")
             options.update((key, value) for key, value in given.items() if value is not None)
-            if is_model:
-                added = _added_tokens(given, beside(ADDED_TOKENS, "added tokens"))
-                data = _with_symbols(data, added, path)
+            added = _added_tokens(given, beside(ADDED_TOKENS, "added tokens"))
+            data = _with_symbols(data, added, path)
     lower_case, keep, strip = map(options.get, ("do_lower_case", "keep_accents", "strip_accents"))
     if not {type(lower_case), type(keep), type(strip)} <= {bool, type(None)}:
         raise AlbertError(
@@ -145,23 +144,29 @@ def _added_tokens(config: Mapping[str, Any], added: Mapping[str, int]) -> dict[i
 
 
 def _with_symbols(data: bytes, tokens: Mapping[int, str], source: str) -> bytes:
-    """Adds those tokens to a SentencePiece model, as user-defined symbols, that follow its pieces.
+    """Adds those tokens to a vocabulary, as user-defined symbols, that follow its pieces.
 
     Hugging Face adds tokens to a tokenizer without changing its file.
     """
     if not tokens:
         return data
-    try:
-        model = ModelProto.FromString(data)
-    except DecodeError:
-        return data  # For the error of who reads it.
-    size = len(model.pieces)
+    model, lines = None, data.rstrip(b"\r\n").split(b"\n")
+    if b"\0" in data:  # See Tokenizer.from_file.
+        try:
+            model = ModelProto.FromString(data)
+        except DecodeError:
+            return data  # For the error of who reads it.
+    size = len(model.pieces if model else lines)
     beyond = sorted(i for i in tokens if i >= size)
     if beyond != [*range(size, size + len(beyond))]:
         raise _unlike(source, f"an added token {beyond[-1]} beside its {size} pieces")
+    if not beyond:
+        return data
+    if not model:
+        return b"".join(line + b"\n" for line in (*lines, *(tokens[i].encode() for i in beyond)))
     for i in beyond:
         model.pieces.add(piece=tokens[i], score=0.0, type="USER_DEFINED")
-    return model.SerializeToString(deterministic=True) if beyond else data
+    return model.SerializeToString(deterministic=True)
 
 
 def _unlike(source: str, what: str) -> AlbertError:
@@ -233,9 +238,7 @@ def _lowered_scores(vocabulary: list[tuple[str, float]]) -> dict[int, float]:
 def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     """Builds the vocab.txt of a WordPiece tokenizer."""
     model, normalizer = values["model"], values["normalizer"]
-    size = len(model["vocab"])
-    if beyond := [t["id"] for t in values["added_tokens"] if not 0 <= t["id"] < size]:
-        raise _unlike(source, f"an added token {beyond[0]} beside its {size} pieces")
+    tokens = {token["id"]: token["content"] for token in values["added_tokens"]}
     plain = model["unk_token"] == "[UNK]" and model["continuing_subword_prefix"] == "##"
     chinese = normalizer["type"] == "BertNormalizer" and normalizer["handle_chinese_chars"]
     if not (plain and chinese and values["pre_tokenizer"]["type"] == "BertPreTokenizer"):
@@ -245,9 +248,9 @@ def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
         raise ValueError("the ids have gaps")
     if any({"\r", "\n"} & {*piece} for piece in pieces):
         raise ValueError("a piece is more than a line")
-    text = "".join(f"{piece}\n" for piece in pieces)
+    data = _with_symbols("".join(f"{piece}\n" for piece in pieces).encode(), tokens, source)
     strip = normalizer["strip_accents"]
-    return VocabularyFile("vocab.txt", text.encode(), bool(normalizer["lowercase"]), strip)
+    return VocabularyFile("vocab.txt", data, bool(normalizer["lowercase"]), strip)
 
 
 def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
@@ -301,6 +304,11 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
         "added_tokens": [
             {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": True}
             for i in sorted(tokenizer.named_ids.values())
+        ]
+        + [
+            {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": False}
+            | {"normalized": True}
+            for i in tokenizer.symbols.values()
         ],
         # [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with segment numbers.
         "post_processor": {

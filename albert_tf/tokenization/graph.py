@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -94,10 +94,15 @@ def _spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf
     return texts
 
 
-def _split_words(texts: tf.Tensor) -> _Spans:
-    """Splits `_spaced_words` at spaces and around punctuation; returns words and their bytes."""
-    punctuation = f"[{_character_class(wordpiece.is_punctuation)}]"
-    return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)
+def _split_words(texts: tf.Tensor, symbols: Iterable[str]) -> _Spans:
+    """Splits `_spaced_words` at spaces, and around symbols and punctuation.
+
+    Returns words and their bytes.
+    """
+    marks = f"[{_character_class(wordpiece.is_punctuation)}]"
+    if symbols:
+        marks = f"{wordpiece.symbol_pattern(symbols)}|{marks}"
+    return tf_text.regex_split_with_offsets(texts, f" |{marks}", marks)
 
 
 def _original_spans(
@@ -241,9 +246,12 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, tokenizer: Tokenizer) -> None:
         spec = tokenizer.spec
         self._spaced = lambda texts: _spaced_words(texts, spec.lower_case, spec.strip_accents)
-        self._unknown_id = tokenizer.unk_id
+        self._unknown_id, self._symbols = tokenizer.unk_id, tokenizer.symbols
+        pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
+        for symbol, i in self._symbols.items():
+            pieces[i] = symbol
         self._wordpiece = tf_text.FastWordpieceTokenizer(
-            [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
+            pieces,
             wordpiece.CONTINUATION,
             max_bytes_per_word=4 * wordpiece.MAX_CHARACTERS_PER_WORD,
             token_out_type=tf.int32,
@@ -253,7 +261,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words, _, _ = _split_words(self._spaced(texts))
+        words, _, _ = _split_words(self._spaced(texts), self._symbols)
         return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
@@ -261,7 +269,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
         A control character after a Hangul syllable that is split belongs to its last part alone.
         """
-        words, word_begins, word_ends = _split_words(self._spaced(texts))
+        words, word_begins, word_ends = _split_words(self._spaced(texts), self._symbols)
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
         word = ids.value_rowids()
         word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))

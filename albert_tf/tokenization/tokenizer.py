@@ -248,6 +248,11 @@ class Tokenizer:
         """Ids of SentencePiece pieces such as "2013,", which are split, with their parts' ids."""
         return getattr(self._model, "replacements", {})
 
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Ids of the symbols that were added to a WordPiece vocabulary, by their cleaned form."""
+        return getattr(self._model, "symbols", {})
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`, without [CLS] and [SEP].
 

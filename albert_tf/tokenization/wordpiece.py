@@ -11,6 +11,7 @@ import itertools
 import re
 import string
 import unicodedata
+from collections.abc import Iterable
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
@@ -27,6 +28,7 @@ IDEOGRAPHS = (
 SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # An ideograph is a word; other words end at whitespace or at an ideograph.
 _WORDS = re.compile(f"[{IDEOGRAPHS}]|[^{SPACES}{IDEOGRAPHS}]+")
+_SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -40,6 +42,11 @@ def is_punctuation(character: str) -> bool:
     if character.isascii():
         return not character.isalnum() and character.isprintable() and character != " "
     return unicodedata.category(character).startswith("P")
+
+
+def symbol_pattern(symbols: Iterable[str]) -> str:
+    """Returns a pattern, also for RE2, that finds the longest of the symbols at a place."""
+    return "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
 
 
 def _parse_vocabulary(data: bytes, source: str) -> list[str]:
@@ -79,12 +86,33 @@ class WordPieceModel:
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._cache: dict[str, list[int]] = {}
+        #: Ids of user-defined symbols, by their form in cleaned text. These are the pieces that
+        #: punctuation would split, after the last continuation: no vocabulary is trained to have
+        #: such, but Hugging Face adds them.
+        self.symbols: dict[str, int] = {}
+        for i, piece in reversed([*enumerate(self.pieces)]):
+            if piece.startswith(CONTINUATION):
+                break
+            if len(piece) > 1 and any(map(is_punctuation, piece)) and not _SPECIAL.fullmatch(piece):
+                self.symbols[self._cleaned(piece)] = i
+        self._symbol = re.compile(f"({symbol_pattern(self.symbols)})")
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of each text."""
-        return [
-            [i for word in _WORDS.findall(text) for i in self._encode_word(word)] for text in texts
-        ]
+        return [*map(self._encode_text, texts)]
+
+    def _encode_text(self, text: str) -> list[int]:
+        parts = [text]
+        if self.symbols:
+            parts = self._symbol.split(self._cleaned(re.sub(f"[{SPACES}]", " ", text)))
+        ids: list[int] = []
+        for part in parts:
+            if part in self.symbols:
+                ids.append(self.symbols[part])
+            else:
+                for word in _WORDS.findall(part):
+                    ids += self._encode_word(word)
+        return ids
 
     def _encode_word(self, word: str) -> list[int]:
         """Returns the ids of a word, from a cache, as words repeat."""
@@ -95,12 +123,16 @@ class WordPieceModel:
             encoded = self._cache[word] = self._encode_new_word(word)
         return encoded
 
-    def _encode_new_word(self, word: str) -> list[int]:
-        text = "".join(character for character in word if not is_dropped(character))
+    def _cleaned(self, text: str) -> str:
+        text = "".join(character for character in text if not is_dropped(character))
         if self._lower_case:
             text = text.lower()
         if self._strip_accents:
             text = drop_combining(unicodedata.normalize("NFD", text))
+        return text
+
+    def _encode_new_word(self, word: str) -> list[int]:
+        text = self._cleaned(word)
         ids: list[int] = []
         for is_mark, characters in itertools.groupby(text, is_punctuation):
             for part in characters if is_mark else ["".join(characters)]:

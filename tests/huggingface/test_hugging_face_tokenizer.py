@@ -189,6 +189,29 @@ def test_added_tokens_are_user_defined_symbols(name, small_model, tmp_path):
         add({"[E1]": size + 1})
 
 
+@pytest.mark.parametrize("name", ADDED)
+def test_added_tokens_of_a_wordpiece_vocabulary_are_found(name, wordpiece, tmp_path):
+    size = wordpiece.vocab_size
+    values = wordpiece_values() if name == "tokenizer.json" else {}
+    tokens = {"[PAD]": 0, "[E1]": size, "covid": size + 1}
+    (tmp_path / name).write_text(json.dumps({**values, **ADDED[name](tokens)}))
+    if name == "tokenizer.json":
+        (tmp_path / "vocab.txt").unlink()
+    found = Tokenizer.from_file(str(tmp_path))
+    texts = ["the [E1] un[e1]able", "中[E1]，covid", "[E 1]"]
+    expected = ["the", "[E1]", "un", "[E1]", "[UNK]"]
+    assert found.vocab_size == size + 2 and found.tokenize(texts[0]) == expected
+    assert found.tokenize(texts[1])[:2] == ["中", "[E1]"]
+    assert found.encode(texts[1])[-1] == size + 1 and size not in found.encode(texts[2])
+    offsets = [columns[0].tolist() for columns in found.encode_with_offsets(texts)]
+    assert offsets == found.encode_batch(texts)
+    again = Tokenizer.from_file(found.save(str(tmp_path / "saved")))
+    assert again.encode_batch(texts) == offsets
+    tokenizers = pytest.importorskip("tokenizers")
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(found)))
+    assert [theirs.encode(t, add_special_tokens=False).ids for t in texts] == offsets
+
+
 def test_symbols_with_capitals_are_found_in_lower_case(small_model, tmp_path):
     model = ModelProto.FromString(Path(small_model).read_bytes())
     for piece in ("NEW", "[MASK]"):
