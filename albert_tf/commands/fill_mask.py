@@ -49,12 +49,7 @@ def _main(path: str, *given: str) -> None:
             continue
         if number:
             print()
-        print_table((_percentage(f.score), " ".join(f.words), f.text) for f in filled)
-
-
-def _percentage(share: float) -> str:
-    """Returns three digits of a percentage, right-aligned."""
-    return f"{100 * share:#.3g}".rstrip(".").rjust(8) + "%"
+        print_table((f"{100 * f.score:.3g}%", " ".join(f.words), f.text) for f in filled)
 
 
 def main() -> None:

@@ -6,18 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-import shlex
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from albert_tf.commands.fill_mask import _percentage
 from albert_tf.weights.pretrained_model import load_pretrained
 
-PAGE = Path(__file__).parents[2] / "docs/command_line.md"
 MODEL = "albert_tiny_books"
 TEXTS = ["It was the best of times.", "", "Häuser."]
 MASKED = "It was the [MASK] of times."
@@ -76,19 +71,6 @@ def test_masks_are_filled(albert, model):
         assert {**printed, "words": tuple(printed["words"])} == dataclasses.asdict(filled)
 
 
-def test_the_page_shows_what_a_command_prints(albert):
-    page = PAGE.read_text("utf-8")
-    (command, output) = re.search(
-        r"^albert (fill-mask .*)\n```\n\n```text\n(.*?)```", page, re.M | re.S
-    ).groups()
-    printed = albert(*shlex.split(command)).ok().stdout.splitlines()
-    assert len(printed) == 3
-    for line, shown in zip(printed, output.splitlines()):
-        assert line.split()[1:] == shown.split()[1:]
-        scores = [float(text.split("%")[0]) for text in (line, shown)]
-        assert scores[0] == pytest.approx(scores[1], rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
@@ -107,10 +89,3 @@ def test_wrong_arguments_are_reported_in_one_line(arguments, stdin, message, alb
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(1.0, "     100%"), (0.12345, "    12.3%"), (0.0001, "  0.0100%")]
-)
-def test_percentages_have_three_digits(share, text):
-    assert _percentage(share) == text
