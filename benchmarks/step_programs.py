@@ -239,7 +239,7 @@ def _texts(
 ) -> tuple:
     del folder
     from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-    from albert_tf.tasks.texts import TextExample
+    from albert_tf.tasks.tables import TextExample
 
     labels = ("x", "y", "z") if step.task == "classification" else ()
     values = labels or ("0.5", "1", "2")

@@ -159,20 +159,8 @@ def test_a_trained_model_predicts_its_own_task_only(runs, folder, run):
     assert ours == [row["prediction"] for row in table(runs / "rte/predictions/RTE.tsv")]
 
 
-def test_the_recipe_provides_settings_without_a_flag(runs, folder, run):
-    # The folder holds another run, so the settings are printed, but nothing is trained.
-    arguments = dict(training_flags(folder), task_name="rte", do_eval=False, train_step=4)
-    for name in ("learning_rate", "train_batch_size", "eval_every_steps"):
-        del arguments[name]
-    done = run(**arguments, output_dir=runs / "rte")
-    assert done.returncode == 1 and "holds another run" in done.stderr
-    assert "passes), 1 warm-up, learning rate 0.0001" in done.stdout
-
-
 BAD_INPUT = {
     "no data_dir": ({"data_dir": ""}, "--data_dir is needed"),
-    "no data_dir for all": ({"data_dir": "", "task_name": "all"}, "--data_dir is needed"),
-    "no output_dir": ({"output_dir": ""}, "--output_dir is needed"),
     "no output_dir for all": ({"output_dir": "", "task_name": "all"}, "--output_dir is needed"),
     "empty folder": ({"data_dir": "{folder}/runs", "task_name": "all"}, "holds no GLUE task"),
     "no such task there": ({"task_name": "cola"}, "CoLA/train.tsv does not exist"),

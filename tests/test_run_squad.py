@@ -210,10 +210,8 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
             {"eval_file": "unlabelled-1.1.json"},
             "has no answer, which training and evaluation need; use --",
         ),
-        ({"eval_file": "train-1.1.json"}, "The 9 examples to evaluate on are the training"),
         ({"version": None}, "--do_train needs --version"),
         ({"null_score_diff_threshold": 0.0}, "--null_score_diff_threshold is for SQuAD 2.0"),
-        ({"do_train": False, "do_eval": False}, "There is nothing to do"),
         ({"do_train": False, "output_dir": "nowhere"}, "nowhere does not exist"),
         ({"max_seq_length": 10}, "leaves no room for the paragraph"),
     ],
@@ -227,10 +225,3 @@ def test_errors_are_one_sentence(folder, run, tmp_path, changes, message):
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and message in errors[0], done.stderr
     assert not (tmp_path / "model" / "checkpoints").exists()
-
-
-def test_a_version_that_is_given_without_training_is_mentioned(trained, folder, run):
-    version, output_dir, _ = trained
-    done = run("do_eval", output_dir=output_dir, eval_file=folder / f"eval-{version}.json",
-               version="1.1")  # fmt: skip
-    assert "Without --do_train, --version has no effect." in done.stdout

@@ -33,7 +33,7 @@ from albert_tf.commands.common import (
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import label_text, table_kind
-from albert_tf.tasks.texts import read_texts
+from albert_tf.tasks.tables import read_texts
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -50,8 +50,8 @@ def define_flags() -> None:
 
 def _main(path: str, *given: str) -> None:
     folder = trained_folder(path)
-    file = "" if given else FLAGS.input_file or ""
-    is_table = table_kind(file)
+    file = FLAGS.input_file
+    is_table = file and not given and table_kind(file)
     texts = [] if is_table else input_lines(given)
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
@@ -71,13 +71,10 @@ def _main(path: str, *given: str) -> None:
         for row, predicted in zip(rows, predictions):
             values = predicted._asdict() if has_labels else {"value": float(str(predicted))}
             print_json({**dict(zip(("text", "second_text"), row)), **values})
-    elif has_labels:
-        print_table(
-            (f"{p.probability:6.1%}", label_text(p.label), *row)
-            for row, p in zip(rows, predictions)
-        )
-    else:
-        print_table((f"{value:8.3f}", *row) for row, value in zip(rows, predictions))
+        return
+    shown = [(f"{x.probability:6.1%}", label_text(x.label)) if has_labels else (f"{x:8.3f}",)
+             for x in predictions]  # fmt: skip
+    print_table((*values, *row) for values, row in zip(shown, rows))
 
 
 def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:

@@ -19,16 +19,18 @@ own folder, and prints GLUE's table.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path, define_settings, refuse_flags
+from albert_tf.errors import AlbertError
 from albert_tf.settings import Settings, setting
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.glue.tasks import TASKS
-from albert_tf.tasks.texts import TextColumns, TextExample, read_texts
+from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
 
 FLAGS = flags.FLAGS
 
@@ -56,7 +58,7 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path("data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….")
     define_settings(Table)
-    define_settings(ClassificationSpec)
+    define_settings(ClassificationSpec, without=("max_seq_length",))
 
 
 def _main() -> None:
@@ -66,10 +68,16 @@ def _main() -> None:
         return _run_tables()
     own = [*(f"{x}_file" for x in shared.ACTIONS), *(x.name for x in dataclasses.fields(Table))]
     refuse_flags(own, "for files of your own, leave --task_name out; GLUE's are in --data_dir.")
+    for name in ("data_dir", "output_dir"):
+        if not FLAGS[name].value:
+            raise AlbertError(f"--{name} is needed for GLUE's tasks; see --help.")
     # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.glue.run import run_glue
+    from albert_tf.tasks.glue.run import run_all, run_task
 
-    run_glue(FLAGS.task_name, FLAGS.data_dir, FLAGS.output_dir)
+    if FLAGS.task_name == "all":
+        run_all(FLAGS.data_dir, FLAGS.output_dir)
+    else:
+        run_task(TASKS[FLAGS.task_name], FLAGS.data_dir, FLAGS.output_dir)
 
 
 def _run_tables() -> None:
@@ -79,27 +87,24 @@ def _run_tables() -> None:
         label_settings,
         with_labels,
     )
-    from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
     from albert_tf.tasks.runner import run
 
-    def read(action: str) -> list[TextExample]:
-        label = None if action == "predict" else columns.label
-        own = dataclasses.replace(columns, label=label, id=FLAGS.id_column)
-        examples = read_texts(shared.file_of(action), own)
+    given = TextColumns(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
+
+    def read(action: str, spec: ClassificationSpec | None) -> list[TextExample]:
+        columns = dataclasses.replace(spec.columns if spec else given, id=FLAGS.id_column)
+        if action == "predict":
+            columns = dataclasses.replace(columns, label=None)
+        examples = read_texts(shared.file_of(action), columns)
         return with_labels(examples) if action == "train" else examples
 
-    shared.check_outputs([PREDICTIONS_FILE])
-    spec = {}
-    if FLAGS.do_train:
-        columns = TextColumns(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
-        texts = shared.read_examples(read)
-        spec = {"columns": columns, **label_settings(texts.train, FLAGS.regression)}
-    classifier, config = shared.open_task(TextClassificationTask, "custom", spec)
-    if not FLAGS.do_train:
-        columns = classifier.spec.columns
-        texts = shared.read_examples(read)
-    run(classifier, texts, config)
-    shared.suggest('classify {} "A text."' + ' "Another one."' * bool(columns.text_pair))
+    def make_spec(examples: list[TextExample]) -> dict[str, Any]:
+        return {"columns": given, **label_settings(examples, FLAGS.regression)}
+
+    task, examples, config = shared.open_run(TextClassificationTask, "custom", read, make_spec)
+    run(task, examples, config)
+    pair = ' "Another one."' if task.spec.columns.text_pair else ""
+    shared.suggest(f'classify {{}} "A text."{pair}')
 
 
 def main() -> None:

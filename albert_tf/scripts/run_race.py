@@ -23,8 +23,6 @@ sequences a step into less memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from absl import flags
 
 from albert_tf.cli import script
@@ -60,15 +58,13 @@ def _main() -> None:
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.tasks.runner import run
 
-    def read(action: str) -> Sequence[data.MultipleChoiceExample]:
+    def read(action: str, _: object) -> list[data.MultipleChoiceExample]:
         if path := FLAGS[f"{action}_file"].value:
             return data.read_questions(path)
         return data.read_race(FLAGS.data_dir, _SPLITS[action])
 
     # All data is read before anything is trained, so that its errors show at once.
-    examples = shared.read_examples(read)
-    task, config = shared.open_task(MultipleChoiceTask, "race")
-    run(task, examples, config)
+    run(*shared.open_run(MultipleChoiceTask, "race", read))
     shared.suggest('choose {} red green --question="The kite is _ ." --context="A red kite."')
 
 

@@ -23,7 +23,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_settings
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.squad.data import FILES, Question, SquadSpec, read_squad
+from albert_tf.tasks.squad.data import SquadSpec, read_squad
 
 FLAGS = flags.FLAGS
 
@@ -46,16 +46,13 @@ def _main() -> None:
     from albert_tf.tasks.runner import run
     from albert_tf.tasks.squad.task import SquadTask
 
-    shared.check_outputs(FILES)
     # All data is read before anything is trained, so that its errors show at once.
-    task, config = shared.open_task(SquadTask, f"squad{FLAGS.version}")
+    task, examples, config = shared.open_run(
+        SquadTask, f"squad{FLAGS.version}", lambda action, _: read_squad(shared.file_of(action))
+    )
     if FLAGS.null_score_diff_threshold is not None:
         task.use_threshold(FLAGS.null_score_diff_threshold)
-
-    def read(action: str) -> list[Question]:
-        return read_squad(shared.file_of(action))
-
-    run(task, shared.read_examples(read), config)
+    run(task, examples, config)
     shared.suggest('answer {} "Who wrote it?" "Ada Lovelace wrote it in 1843."')
 
 

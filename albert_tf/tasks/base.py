@@ -7,8 +7,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,11 +21,13 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
+from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
 from albert_tf.pretrained.locate import locate
 from albert_tf.settings import check_names
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
 from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, without_nan
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from albert_tf.weights.source import Source
 
 _Part = TypeVar("_Part")
+#: Pairs of texts tokenized together.
+_CHUNK = 2048
 
 
 @dataclasses.dataclass(eq=False)
@@ -58,7 +63,7 @@ class ExampleSet:
       summary: describes them on the terminal.
       identity: identifies what the examples have besides `source`.
       name: of the data set, for the terminal and the names of metrics.
-      notes: what happened to some of the examples, such as "2 are longer than 128 tokens and cut".
+      notes: what happened to some of the examples, such as that sequences are cut.
     """
 
     examples: Sequence[Any]
@@ -119,6 +124,8 @@ class FineTuningTask(Task):
     names_of_outputs: ClassVar[str] = "labels"
     #: Examples of an evaluation batch, if the settings do not say.
     eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
+    #: The files of predictions in an output directory.
+    prediction_files: ClassVar[tuple[str, ...]] = ("predictions.tsv",)
 
     def __init__(
         self, config: AlbertConfig, tokenizer: Tokenizer, spec: Any, dropout_rate: float = 0.1
@@ -142,8 +149,9 @@ class FineTuningTask(Task):
         Args:
           config, tokenizer: of the pretrained model.
           recipe: see `FineTuneConfig.from_recipe`.
-          spec: entries of the task's own settings, which take precedence over `settings`.
-          settings: of the run, and of the task if its `spec_class` declares them by `setting`.
+          spec: entries of the task's own settings.
+          settings: of the run; and of the task, if its `spec_class` declares them by `setting`,
+            which take precedence over `spec`.
 
         Raises:
           AlbertError: a setting is impossible.
@@ -154,7 +162,7 @@ class FineTuningTask(Task):
         check_names(settings, declared | {x.name for x in dataclasses.fields(FineTuneConfig)})
         own = {name: settings.pop(name) for name in declared & {*settings}}
         run = FineTuneConfig.from_recipe(recipe, config, **settings)
-        own = cls.spec_class(**{**own, **spec, "max_seq_length": run.max_seq_length})
+        own = cls.spec_class(**{**spec, **own, "max_seq_length": run.max_seq_length})
         if run.dropout is not None:
             rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
             config = dataclasses.replace(config, **dict.fromkeys(rates, run.dropout))
@@ -190,19 +198,15 @@ class FineTuningTask(Task):
         *,
         labelled: bool = True,
         training: bool = False,
-        pad_to_max: bool = False,
-        few_lengths: bool = False,
+        **lengths: bool,
     ) -> ExampleSet:
         """Tokenizes the examples of a data set, see `encode`, and prints a summary.
 
-        `pad_to_max` pads all batches to the maximum length, `few_lengths` to a few lengths, as the
-        model is compiled for each.
+        For `lengths` see `length_buckets`.
         """
         data = self.encode(examples, labelled=labelled, training=training)
         data.name = name
-        data.source.lengths = length_buckets(
-            self.spec.max_seq_length, pad_to_max=pad_to_max, few=few_lengths
-        )
+        data.source.lengths = length_buckets(self.spec.max_seq_length, **lengths)
         log.info(f"{name}: {'; '.join([data.summary, *data.notes])}")
         return data
 
@@ -221,6 +225,44 @@ class FineTuningTask(Task):
           AlbertError: a label is missing or unknown, or as the task says.
         """
 
+    def join(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        cut: Callable[[list[int], list[int]], tuple[list[int], list[int] | None]],
+        columns: Mapping[str, np.ndarray],
+        group: int | None = None,
+    ) -> tuple[Sequences, list[str]]:
+        """Tokenizes pairs of texts: [CLS] A [SEP] B [SEP], or [CLS] A [SEP].
+
+        Args:
+          pairs: A and B; equal texts that are close to each other are tokenized once.
+          cut: returns the tokens of A and B to keep, given all; None for [CLS] A [SEP].
+          columns, group: see Sequences.
+
+        Returns:
+          The sequences, and the notes of an ExampleSet.
+        """
+        number = 0
+
+        def sequences() -> Iterator[tuple[np.ndarray, int]]:
+            nonlocal number
+            for begin in range(0, len(pairs), _CHUNK):
+                chunk = pairs[begin : begin + _CHUNK]
+                texts = list(dict.fromkeys(itertools.chain(*chunk)))
+                ids = dict(zip(texts, self.tokenizer.encode_batch(texts)))
+                for a, b in chunk:
+                    first, second = cut(ids[a], ids[b])
+                    number += len(first) + len(second or ()) < len(ids[a]) + len(ids[b])
+                    yield join_segments(self.tokenizer, first, second), len(first) + 2
+                progress.update(len(chunk))
+
+        silent = len(pairs) <= _CHUNK
+        with Progress("tokenizing", len(pairs), "sequences", silent=silent) as progress:
+            data = Sequences(sequences(), self.tokenizer.pad_id, columns, group=group)
+        longest = self.spec.max_seq_length
+        notes = [f"{number:,} sequences are cut to fit into {longest} tokens"] if number else []
+        return data, notes
+
     def outputs(self, model: AlbertModel, examples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Returns the outputs of `predict` for examples, which need no labels, in their order."""
         data = self.encode(examples, labelled=False)
@@ -236,13 +278,14 @@ class FineTuningTask(Task):
           AlbertError: see `load_weights`.
         """
         source = open_source(checkpoint)
-        names = [x for x in named_weights if not x.startswith(ENCODER_SCOPE) and x in source.shapes]
-        head = {name: named_weights[name] for name in names}
-        if not head:
-            return load_weights(source, named_weights)
+        head = {
+            name: weight
+            for name, weight in named_weights.items()
+            if name in source.shapes and not name.startswith(ENCODER_SCOPE)
+        }
         path = find_beside(source.location, TASK_FILE)
         theirs = files.read_object(path, "task description") if path else {}
-        order = self.order_of_outputs(theirs)
+        order = self.order_of_outputs(theirs) if head else []
         if order is None:
             named_weights = {k: v for k, v in named_weights.items() if k not in head}
             log.info(
@@ -332,20 +375,26 @@ class FineTuningTask(Task):
         return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
+class ChoiceTask(FineTuningTask):
+    """A task whose model gives `logits` [batch, choices]; the batches have `label_ids` [batch]."""
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
+        """Sums the cross-entropy, times `loss_weights` if there are some, and correct choices."""
+        logits, labels = logits_of(model, batch, training), batch["label_ids"]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        if "loss_weights" in batch:
+            losses *= batch["loss_weights"]
+        hits = tf.cast(correct(logits, labels), tf.float32)
+        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
+
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
+        """Returns `probabilities` [batch, choices]."""
+        return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
+
+
 def model_inputs(batch: Tensors) -> Tensors:
     """Selects the encoder's inputs in a batch."""
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
-
-
-def choice_sums(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> Tensors:
-    """Sums cross-entropy (`loss`) and correct answers (`accuracy`).
-
-    The logits are float32 [B, C], the labels int32 [B], the weights in the loss float32 [B].
-    """
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    losses = losses if weights is None else losses * weights
-    hits = tf.cast(correct(logits, labels), tf.float32)
-    return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
 
 
 def choice_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:

@@ -25,8 +25,8 @@ from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
-from albert_tf.tasks.prediction_tables import find_predictions, read_predictions, write_predictions
 from albert_tf.tasks.squad import data as squad
+from albert_tf.tasks.tables import find_predictions, read_predictions, write_predictions
 
 FLAGS = flags.FLAGS
 
@@ -34,12 +34,11 @@ FLAGS = flags.FLAGS
 def _average_tables(paths: Sequence[str], output: str) -> None:
     """Writes the mean of predictions.tsv files, which must have the same examples and labels."""
     tables = [read_predictions(path) for path in paths]
-    ids, labels, _, texts = tables[0]
+    columns, labels, _ = tables[0]
     for path, table in zip(paths, tables):
-        if (table.ids, table.labels, table.texts) != (ids, labels, texts):
+        if (table.columns, table.labels) != (columns, labels):
             raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
-    mean = np.mean([table.values for table in tables], axis=0)
-    write_predictions(output, ids, mean, labels, texts)
+    write_predictions(output, columns, np.mean([table.values for table in tables], axis=0), labels)
 
 
 def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -> None:
@@ -57,7 +56,7 @@ def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -
     for folder, member in zip(folders, members):
         if (member.nbest.keys(), member.null_odds.keys()) != (questions, odds):
             raise AlbertError(f"{folder} has answers to other questions than {folders[0]}.")
-    mean = squad.Answers()
+    nbest = {}
     for question in questions:
         lists = [member.nbest[question] for member in members]
         total, surest = collections.Counter(), {}
@@ -67,10 +66,9 @@ def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -
             surest[text] = max(surest.get(text, entry), entry, key=lambda x: x["probability"])
         # Of equals, the text that an earlier run ranks higher comes first.
         best = total.most_common(max(map(len, lists)))
-        mean.nbest[question] = [{**surest[text], "probability": value} for text, value in best]
-    for question in odds:
-        mean.null_odds[question] = sum(m.null_odds[question] for m in members) / len(members)
-    squad.write_answers(output_dir, mean, threshold if odds else None)
+        nbest[question] = [{**surest[text], "probability": value} for text, value in best]
+    means = {x: sum(m.null_odds[x] for m in members) / len(members) for x in odds}
+    squad.write_answers(output_dir, squad.Answers(nbest, means), threshold if odds else None)
 
 
 def ensemble(
@@ -98,18 +96,13 @@ def ensemble(
             "runs, or the averaged predictions would replace its own."
         )
     answers = squad.PREDICTIONS_FILE
-    found = {
-        folder: {
-            *(os.path.relpath(path, folder) for path in find_predictions(folder)),
-            *([answers] if files.exists(os.path.join(folder, answers)) else ()),
-        }
-        for folder in run_dirs
-    }
-    names = sorted(set().union(*found.values()))
-    for folder, own in found.items():
-        if missing := [name for name in names if name not in own]:
-            raise AlbertError(f"{folder} lacks {missing[0]}, which others of `run_dirs` have.")
-    if not names:
+    found = []
+    for folder in run_dirs:
+        found.append([os.path.relpath(path, folder) for path in find_predictions(folder)])
+        found[-1] += [answers] * files.exists(os.path.join(folder, answers))
+        if missing := {*found[0]} ^ {*found[-1]}:
+            raise AlbertError(f"{folder} and {run_dirs[0]} do not both have {missing.pop()}.")
+    if not (names := found[0]):
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
     for name in [*names, *(squad.FILES if answers in names else ())]:
         files.check_output(os.path.join(output_dir, name), (), overwrite)

@@ -16,7 +16,6 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
-from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
@@ -36,19 +35,18 @@ class FineTunedModel(abc.ABC):
     Args:
       task: the task of the model.
       model: with its weights.
-      folder: of the model, from `model_folder`; None if it is in none.
+      folder: of the model, from `model_folder`; only `evaluate` and `export` need it.
     """
 
     task_class: ClassVar[type[FineTuningTask]]
 
-    def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
+    def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str = "") -> None:
         self.task, self.model, self.folder = task, model, folder
         self._output_dir = folder  # Of all seeds.
         self._graph: Callable[..., Tensors] | None = None
 
     def _predict(self, batch: Tensors) -> Tensors:
         """Returns the predictions of the task for a batch, from a graph for all sizes."""
-        check_not_forked()
         if self._graph is None:
             specs = {k: tf.TensorSpec([None] * x.shape.rank, x.dtype) for k, x in batch.items()}
             predict = functools.partial(self.task.predict, self.model)
@@ -90,8 +88,8 @@ class FineTunedModel(abc.ABC):
     @property
     def metrics(self) -> dict[str, float]:
         """The metrics of the last evaluation by `train` or by a script; empty without one."""
-        run = self._output_dir and RunFolder(self._output_dir)
-        return read_object(run.file(RESULTS_FILE)) if run and run.has(RESULTS_FILE) else {}
+        run = RunFolder(self._output_dir)
+        return read_object(run.file(RESULTS_FILE)) if run.has(RESULTS_FILE) else {}
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -99,8 +97,8 @@ class FineTunedModel(abc.ABC):
 
         The split is "train" or "eval"; `pandas.DataFrame(model.history)` makes a table of it.
         """
-        run = self.folder and RunFolder(self.folder)
-        return read_metrics(run) if run and run.has(METRICS_FILE) else []
+        run = RunFolder(self.folder)
+        return read_metrics(run) if run.has(METRICS_FILE) else []
 
     @classmethod
     def _train(
@@ -142,13 +140,13 @@ class FineTunedModel(abc.ABC):
           data: as for `train`, with the same columns.
 
         Raises:
-          AlbertError: the data is malformed or lacks labels, or the model is in no folder.
+          AlbertError: the data is malformed or lacks labels.
         """
         from albert_tf.training.estimator import Estimator
 
         examples = self._read(data, "eval", vars(self.task.spec))
         size = self.task.eval_batch_size
-        run = FineTuneConfig(self._saved("evaluate"), eval_batch_size=size)
+        run = FineTuneConfig(self.folder, eval_batch_size=size)
         estimator, weights = Estimator(self.task, run), self.model.named_weights()
         for name, weight in estimator.model.named_weights().items():
             weight.assign(weights[name])
@@ -165,25 +163,17 @@ class FineTunedModel(abc.ABC):
           overwrite: replace an earlier export at `path`.
 
         Raises:
-          AlbertError: the folder exists, or the model is in no folder.
+          AlbertError: the folder exists.
         """
         from albert_tf.tasks.export import publish_task
 
-        publish_task(self.task, self.model, self._saved("export"), path, overwrite)
-
-    def _saved(self, action: str) -> str:
-        if self.folder is None:
-            raise AlbertError(
-                f"To {action} a model, load it from its output directory: "
-                f"{type(self).__name__}.load(folder)."
-            )
-        return self.folder
+        publish_task(self.task, self.model, self.folder, path, overwrite)
 
     def __repr__(self) -> str:
         """Says where the model is from, what it was trained for, and how large it is."""
         tokenizer = self.task.tokenizer.spec
         return (
-            f"{type(self).__name__} of {self.folder or 'no folder'}\n"
+            f"{type(self).__name__} of {self.folder}\n"
             f"  task: {short_repr(self.task.spec, 500)}\n"
             f"  parameters: {self.model.count_params():,}\n"
             f"  config: {self.task.config}\n"

@@ -95,8 +95,7 @@ def check_requested(*others: str) -> None:
     """Raises AlbertError if nothing is asked for, by ACTIONS or others; see also `check_needs`."""
     names = [name for name in [*(f"do_{action}" for action in ACTIONS), *others] if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
-        *first, last = (f"--{name}" for name in names)
-        raise AlbertError(f"There is nothing to do: give {', '.join(first)} or {last}.")
+        raise AlbertError(f"There is nothing to do: give one of --{', --'.join(names)}.")
     check_needs()
 
 
@@ -105,22 +104,6 @@ def file_of(action: str) -> str:
     if not (path := FLAGS[f"{action}_file"].value):
         raise AlbertError(f"--do_{action} needs --{action}_file.")
     return path
-
-
-def read_examples(read: Callable[[str], Sequence[Any]]) -> Examples:
-    """Returns the examples that `read` returns for each requested one of ACTIONS."""
-    from albert_tf.tasks.runner import Examples
-
-    asked = requested()
-    train, held_out, new = (read(action) if action in asked else () for action in ACTIONS)
-    return Examples(train, {"eval": held_out}, {"predict": new})
-
-
-def check_outputs(names: Sequence[str]) -> None:
-    """Raises AlbertError if files in --output_dir that will be replaced are read by this run."""
-    read = [file_of(action) for action in requested()]
-    for name in names:
-        files.check_output(os.path.join(FLAGS.output_dir or "", name), read, overwrite=True)
 
 
 def suggest(use: str) -> None:
@@ -142,27 +125,23 @@ def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
 
 
 def open_task(
-    task_class: type[Task], recipe: str, spec: Mapping[str, Any] = {}, **others: Any
+    task_class: type[Task], recipe: str, spec: Mapping[str, Any], **others: Any
 ) -> tuple[Task, FineTuneConfig]:
     """Returns the task to train, or without --do_train that of the model in --output_dir.
 
     Settings of the task that are given as flags are those to train with, or override those of the
-    trained model; so does --max_seq_length.
+    trained model; so does --max_seq_length. `spec` has settings of the task for training that are
+    no flags; `others` are settings of the run that override the flags and the recipe.
 
     Raises:
       AlbertError: see `FineTuningTask.new` and `FineTuningTask.load`.
-    `spec` has settings of the task for training that are no flags; `others` are settings of the run
-    that override the flags and the recipe.
     """
     of_run = {**run_settings(FineTuneConfig), **others}
     given = {**of_run, **given_settings(task_class.spec_class)}
     if not FLAGS.do_train:
-        unused = {"freeze": None, "init_checkpoint": None}
-        run = {"eval_batch_size": task_class.eval_batch_size, **of_run, **unused}
-        fields = dataclasses.fields(task_class.spec_class)
-        free = {x.name for x in fields if x.metadata.get("needs") != "do_train"}
-        changes = {name: given[name] for name in free & {*given}}
-        config = FineTuneConfig(**run)
+        config = FineTuneConfig(**{"eval_batch_size": task_class.eval_batch_size, **of_run})
+        own = {x.name for x in dataclasses.fields(task_class.spec_class)} & {*given}
+        changes = {name: given[name] for name in own}
         return task_class.load(model_folder(config.output_dir), **changes), config
     from albert_tf.tasks.base import load_model_files
 
@@ -176,6 +155,36 @@ def open_task(
     source = given.get("init_checkpoint") or (None if any(own) else DEFAULT)
     model_files = load_model_files(source, *own, FLAGS.do_lower_case)
     return task_class.new(*model_files, recipe, spec, given)
+
+
+def open_run(
+    task_class: type[Task],
+    recipe: str,
+    read: Callable[[str, Any], Sequence[Any]],
+    make_spec: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda examples: {},
+) -> tuple[Task, Examples, FineTuneConfig]:
+    """Returns the task, the examples and the settings that the flags ask for.
+
+    Args:
+      task_class, recipe: see `open_task`.
+      read: returns the examples for one of ACTIONS, given the settings of the task, which are None
+        for those to train on.
+      make_spec: returns settings of the task that are no flags, given the examples to train on.
+
+    Raises:
+      AlbertError: the run would replace a file that it reads; or see `open_task`.
+    """
+    from albert_tf.tasks.runner import Examples
+
+    asked = requested()
+    inputs = [path for action in asked if (path := FLAGS[f"{action}_file"].value)]
+    for name in task_class.prediction_files:
+        path = os.path.join(FLAGS.output_dir or "", name)
+        files.check_output(path, inputs, overwrite=True)
+    train = read("train", None) if FLAGS.do_train else ()
+    task, config = open_task(task_class, recipe, make_spec(train) if FLAGS.do_train else {})
+    held_out, new = (read(x, task.spec) if x in asked else () for x in ("eval", "predict"))
+    return task, Examples(train, {"eval": held_out}, {"predict": new}), config
 
 
 def run_task_script(
@@ -206,10 +215,7 @@ def run_task_script(
                 "--export_path is not for --strategy=multi_worker, as every machine would write "
                 "it; export afterwards, on one machine."
             )
-        examples = read_examples(lambda action: read(file_of(action)))
-        spec = make_spec(examples.train) if FLAGS.do_train else {}
-        task, config = open_task(task_class, "custom", spec)
-        run(task, examples, config)
+        run(*open_run(task_class, "custom", lambda action, _: read(file_of(action)), make_spec))
         if FLAGS.export_path:
             export_model(FLAGS.output_dir, FLAGS.export_path, FLAGS.overwrite)
 

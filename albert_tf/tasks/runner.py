@@ -86,7 +86,7 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
     open_examples = functools.partial(
         task.open_examples,
         pad_to_max=config.strategy == "tpu",
-        few_lengths=config.jit_compile is True,
+        few=config.jit_compile is True,
     )
     with output_lock(config.strategy, *(folders if examples.train else ())):
         if examples.train:

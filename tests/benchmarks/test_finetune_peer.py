@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.data.context import InputContext
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from benchmarks.finetune import write_rows
 from tests.support import stand_ins
 

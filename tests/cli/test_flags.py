@@ -17,7 +17,6 @@ from albert_tf.cli.flags import (
     PathParser,
     define_path,
 )
-from albert_tf.data_prep import split_sentences
 from albert_tf.scripts import run_classifier
 from tests.support.script_flags import temporary_flags
 
@@ -90,14 +89,6 @@ def test_every_item_of_a_list_is_expanded(home, fresh_flags):
     fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x"])
     assert fresh_flags.one == f"{home}/default"
     assert fresh_flags.several == f"{home}/a*,{home}/b,c~,gs://b/~x"
-
-
-def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):
-    for name in ("a", "b1"):
-        (home / f"{name}.txt").write_text("One sentence. Another one.\n")
-    run_script(split_sentences, "--input_file=~/a.txt,~/b*", "--output_file=~/out/x.txt").ok()
-    assert (home / "out/x.txt").read_text().count("One sentence.") == 2
-    assert not Path("~").exists()
 
 
 TRAIN = ["--do_train", "--output_dir=runs/none"]

@@ -55,12 +55,6 @@ def test_an_error_of_the_user_is_one_sentence_with_status_1(tmp_path):
     assert result.stderr == "error: --lines is negative.\n"
 
 
-def test_an_unexpected_argument_is_named(tmp_path):
-    result = run(tmp_path, "3")
-    assert result.returncode == 1
-    assert result.stderr == "error: unexpected argument '3'; see --help.\n"
-
-
 def test_help_lists_the_flags_of_the_script(tmp_path):
     result = run(tmp_path, "--help")
     assert "Lines to print." in result.stdout

@@ -15,7 +15,7 @@ from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.texts import TextColumns
+from albert_tf.tasks.tables import TextColumns
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
 
@@ -129,7 +129,7 @@ def test_an_option_is_chosen(albert, fine_tuned, tmp_path):
     done = albert("choose", folder, "w1")
     assert (done.returncode, done.stderr) == (
         1,
-        "error: There must be at least two options, not 1.\n",
+        "error: choose row 0: there must be 2 to 26 options, not 1.\n",
     )
 
 

@@ -24,7 +24,7 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.checkpoint import write_tf2

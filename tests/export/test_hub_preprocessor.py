@@ -13,7 +13,7 @@ from albert_tf.export.saved_model import write_saved_model
 from albert_tf.keras2 import keras
 from albert_tf.scripts import export_tfhub
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config
 from tests.support.releases import write_release

@@ -47,7 +47,7 @@ from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.squad.data import Question, answer_spans, read_squad
 from albert_tf.tasks.squad.scoring import find_best_thresholds, score
 from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadSpec, SquadTask, load_threshold
-from albert_tf.tasks.texts import TextColumns, read_texts
+from albert_tf.tasks.tables import TextColumns, read_texts
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import MetricsLog

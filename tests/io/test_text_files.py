@@ -98,17 +98,6 @@ def test_a_ten_megabyte_line_is_refused_in_bounded_memory(tmp_path, suffix):
     assert peak < 6 * MAX_LINE_BYTES
 
 
-@pytest.mark.parametrize("excess", [0, 1])
-def test_the_limit_on_a_line_is_exact(tmp_path, excess):
-    length = MAX_LINE_BYTES + excess
-    path = write(tmp_path / "a", b"a\n" * 70_001 + b"x" * length + b"\nb\n")
-    if excess:
-        with pytest.raises(AlbertError, match="a:70002: the line is longer"):
-            list(read_lines(path))
-    else:
-        assert [len(line) for line in read_lines(path)][-2:] == [length, 1]
-
-
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 def test_progress_adds_up_to_the_stored_size(tmp_path, suffix):
     data = COMPRESSORS[suffix](b"".join(b"line %d\n" % (i * i) for i in range(300_000)))

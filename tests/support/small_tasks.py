@@ -25,7 +25,7 @@ from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec

@@ -9,8 +9,8 @@ import pytest
 
 from albert_tf.tasks import ensemble as command
 from albert_tf.tasks.ensemble import average_answers
-from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
 from albert_tf.tasks.squad.data import Answers, read_answers, write_answers
+from albert_tf.tasks.tables import read_predictions, write_predictions
 
 
 @pytest.fixture
@@ -40,14 +40,15 @@ def test_tables_of_all_tasks_are_averaged(make, tmp_path):
     for run, probabilities, numbers in zip("ab", rte, values):
         folder = tmp_path / "runs" / run
         names = ["x\ty", "1", "2"]
-        write_predictions(str(folder / "predictions.tsv"), names, probabilities, ("n", "y"))
-        write_predictions(str(folder / "sts-b/predictions/STS-B.tsv"), names, numbers, ())
+        ids = {"id": names}
+        write_predictions(str(folder / "predictions.tsv"), ids, probabilities, ("n", "y"))
+        write_predictions(str(folder / "sts-b/predictions/STS-B.tsv"), ids, numbers, ())
     done = make()
     assert done.returncode == 0, done.stderr
     names = "predictions.tsv, sts-b/predictions/STS-B.tsv"
     assert f"The mean of 2 runs is in {tmp_path}/out: {names}." in done.stdout
     found = read_predictions(str(tmp_path / "out/predictions.tsv"))
-    assert found.ids == ["x y", "1", "2"] and found.labels == ["n", "y"]
+    assert found.columns == {"id": ("x y", "1", "2")} and found.labels == ["n", "y"]
     np.testing.assert_allclose(found.values, rte.mean(0), atol=1e-6)
     found = read_predictions(str(tmp_path / "out/sts-b/predictions/STS-B.tsv"))
     np.testing.assert_allclose(found.values, values.mean(0), atol=1e-6)
@@ -110,9 +111,12 @@ def change_json(path, change):
     ("file", "change", "message"),
     [
         ("nbest_predictions.json", lambda c: c.pop("q2"), "answers to other questions than"),
-        ("nbest_predictions.json", lambda c: c["q1"][0].pop("text"), "for question q1 is damaged"),
-        ("nbest_predictions.json", lambda c: c.update(q1=[]), "for question q1 is damaged"),
-        ("null_odds.json", lambda c: c.update(q1="1"), "for question q1 is damaged"),
+        (
+            "nbest_predictions.json",
+            lambda c: c["q1"][0].pop("text"),
+            "runs/b are damaged; predict",
+        ),
+        ("null_odds.json", lambda c: c.update(q1="1"), "runs/b are damaged; predict"),
     ],
 )
 def test_answers_to_other_questions_and_damaged_ones_are_refused(
@@ -127,7 +131,7 @@ def test_answers_to_other_questions_and_damaged_ones_are_refused(
 def test_errors_are_one_sentence(make, tmp_path):
     for name, ids in (("a", "01"), ("b", "02")):
         path = str(tmp_path / "runs" / name / "predictions.tsv")
-        write_predictions(path, ids, np.full((2, 2), 0.5), ("n", "y"))
+        write_predictions(path, {"id": ids}, np.full((2, 2), 0.5), ("n", "y"))
     before = (tmp_path / "runs/a/predictions.tsv").read_text()
     for output_dir, message in (
         (tmp_path / "out", "runs/b/predictions.tsv has other examples or labels than"),
@@ -137,6 +141,6 @@ def test_errors_are_one_sentence(make, tmp_path):
         assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
     assert (tmp_path / "runs/a/predictions.tsv").read_text() == before
     (tmp_path / "runs/b/predictions.tsv").unlink()
-    assert "runs/b lacks predictions.tsv" in make().stderr
+    assert "runs/a do not both have predictions.tsv." in make().stderr
     (tmp_path / "runs/a/predictions.tsv").unlink()
     assert "holds no predictions; --do_predict writes them" in make().stderr

@@ -4,32 +4,33 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
+from albert_tf.tasks.tables import read_predictions, write_predictions
 
 LABELS = ("no", "yes")
 
 
 def test_tabs_and_line_ends_in_ids_do_not_break_the_table(tmp_path):
     path = tmp_path / "predictions.tsv"
-    write_predictions(str(path), ["a\tb\n c"], np.array([[0.25, 0.75]]), LABELS)
+    write_predictions(str(path), {"id": ["a\tb\n c"]}, np.array([[0.25, 0.75]]), LABELS)
     assert path.read_text() == "id\tprediction\tno\tyes\na b c\tyes\t0.250000\t0.750000\n"
-    write_predictions(str(path), ["a\tb\n c"], np.array([1.5]), (), {"text": ["d\n\te"]})
+    columns = {"id": ["a\tb\n c"], "text": ["d\n\te"]}
+    write_predictions(str(path), columns, np.array([1.5]), ())
     assert path.read_text() == "id\ttext\tprediction\na b c\td e\t1.500000\n"
 
 
 @pytest.mark.parametrize("texts", [{}, {"text": ("x y", "")}, {"text": ("", "1"), "b": ("", "")}])
 @pytest.mark.parametrize("labels", [LABELS, (0, 10), ("prediction", "text"), ()])
 def test_predictions_are_read_back(labels, texts, tmp_path):
-    path, ids = str(tmp_path / "predictions.tsv"), ["a b", "c"]
+    path, columns = str(tmp_path / "predictions.tsv"), {"id": ("a b", "c"), **texts}
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(2), 2) if labels else rng.normal(size=2)
-    write_predictions(path, ids, values, labels, texts)
+    write_predictions(path, columns, values, labels)
     found = read_predictions(path)
-    assert (found.ids, found.labels, found.texts) == (ids, [*map(str, labels)], texts)
+    assert (found.columns, found.labels) == (columns, [*map(str, labels)])
     np.testing.assert_allclose(found.values, values, rtol=0, atol=5e-7)
 
 
-NO_SUM = ":2: the prediction is not probabilities that sum to 1."
+NO_SUM = ":2: the prediction is damaged; it should be probabilities that sum to 1."
 
 
 @pytest.mark.parametrize(
@@ -37,12 +38,12 @@ NO_SUM = ":2: the prediction is not probabilities that sum to 1."
     [
         (["id\ttext", "a\tb"], ":1: there are no predictions here; the columns should be id and"),
         (["id\tprediction\tno\tyes"], " has no predictions."),
-        (["id\tprediction\tno\tyes", "a\t\t1.0"], ":2: 3 fields instead of 4."),
-        (["id\tprediction\tno\tyes", "a\t\tx\t1"], ":2: a prediction is not a number."),
+        (["id\tprediction\tno\tyes", "a\t\t1.0"], NO_SUM),
+        (["id\tprediction\tno\tyes", "a\t\tx\t1"], NO_SUM),
         (["id\tprediction\tno\tyes", "a\t\tnan\t0.5"], NO_SUM),
         (["id\tprediction\tno\tyes", "a\t\t0.5\t0.6"], NO_SUM),
         (["id\tprediction\tno\tyes", "a\t\t-0.5\t1.5"], NO_SUM),
-        (["id\tprediction", "a\tinf"], ":2: the prediction is not a finite number."),
+        (["id\tprediction", "a\tinf"], ":2: the prediction is damaged; it should be a number."),
     ],
 )
 def test_damaged_tables_are_refused(lines, message, tmp_path):

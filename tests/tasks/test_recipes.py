@@ -22,7 +22,10 @@ def parsed(monkeypatch):
         module = "albert_tf.tasks.fine_tune_config"
         monkeypatch.setattr(f"{module}.load_recipe", lambda name, model: recipe)
         with parsed_flags(
-            lambda: define_finetuning_flags("Examples"), "--output_dir=runs/x", *arguments
+            lambda: define_finetuning_flags("Examples"),
+            "--output_dir=runs/x",
+            "--do_train",
+            *arguments,
         ):
             settings = run_settings(FineTuneConfig)
             return FineTuneConfig.from_recipe("some", AlbertConfig.load("albert_tiny"), **settings)

@@ -80,7 +80,7 @@ def test_fine_tuning_starts_from_models_of_all_formats(pretrained, kind, tokeniz
         (("x", "y"), {"labels": ("no", "yes")}, None),
         (("x", "y"), {"labels": ("x", "y", "z")}, None),
         ((), {"labels": ()}, [0]),
-        ((), {"labels": (), "mean": 500.0}, None),
+        ((), {"labels": (), "mean": 500.0}, [0]),
         (None, {"labels": ()}, None),  # Multiple choice, whose head has the shape of a regression.
         (("x", "y"), None, None),  # Nothing says what the outputs were.
     ],

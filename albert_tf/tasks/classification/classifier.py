@@ -18,7 +18,7 @@ from albert_tf.tasks.classification.task import (
     with_labels,
 )
 from albert_tf.tasks.fine_tuned import FineTunedModel
-from albert_tf.tasks.texts import TextColumns, TextExample, read_texts
+from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
 from albert_tf.tokenization.tokenizer import checked_texts
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ class _TextModel(FineTunedModel):
     #: Whether it predicts labels, not numbers.
     _has_labels: ClassVar[bool]
 
-    def __init__(
-        self, task: TextClassificationTask, model: AlbertModel, folder: str | None = None
-    ) -> None:
+    def __init__(self, task: TextClassificationTask, model: AlbertModel, folder: str = "") -> None:
         if bool(task.spec.labels) != self._has_labels:
             kinds = ("labels; open it with TextClassifier", "numbers; open it with TextRegressor")
             raise AlbertError(f"The model in {folder} predicts {kinds[self._has_labels]}.")

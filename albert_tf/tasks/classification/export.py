@@ -25,7 +25,7 @@ from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tasks.classification.task import TextClassificationTask
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from albert_tf.training.task import Tensors
 
 KIND = Kind.of_texts("ALBERT text classifier", "classify", 'classify(["A text."])')

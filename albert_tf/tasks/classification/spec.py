@@ -12,7 +12,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
 from albert_tf.io.text_tables import Label, label_text
 from albert_tf.settings import Settings, as_plain, setting
-from albert_tf.tasks.texts import TextColumns
+from albert_tf.tasks.tables import TextColumns
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 
 #: The default columns of tables.
 COLUMNS = TextColumns("text", label="label")
@@ -46,7 +47,7 @@ class ClassificationSpec(Settings):
     """
 
     labels: tuple[Label, ...]
-    max_seq_length: int
+    max_seq_length: int = setting(help="Maximum length in tokens.", minimum=MIN_SEQ_LENGTH)
     columns: TextColumns = COLUMNS
     task_name: str = "custom"
     mean: float = 0.0
@@ -83,10 +84,6 @@ class ClassificationSpec(Settings):
         )
         if not fit:
             raise AlbertError(f"`labels`={short_repr(labels)} are neither texts nor numbers.")
-        if not (abs(self.mean) <= LARGEST and 0 < self.deviation <= LARGEST):
-            raise AlbertError(
-                f"`mean`={self.mean} and `deviation`={self.deviation} are not those of labels."
-            )
         if not isinstance(self.columns, TextColumns):
             columns = from_json(TextColumns, self.columns, "`columns`")
             object.__setattr__(self, "columns", columns)
@@ -102,9 +99,7 @@ class ClassificationSpec(Settings):
                 f"{joined(labels)}."
             )
         if self.class_weights is not None:
-            weights = self.weights_by_label()
-            text = ",".join(f"{label}:{weight!r}" for label, weight in weights.items())
-            object.__setattr__(self, "class_weights", text or BALANCED)
+            self.weights_by_label()
         # Always there, of a positive label, of two labels.
         known = _OF_LABELS[: 5 if len(labels) == 2 else 4 if self.positive_label else 3]
         known = known if labels else _OF_NUMBERS

@@ -6,29 +6,27 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.log import log
 from albert_tf.io.text_tables import Label, label_text
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
+from albert_tf.tasks.base import ChoiceTask, ExampleSet, choice_loss, logits_of
 from albert_tf.tasks.classification.spec import (
     LARGEST,
     SMALLER_IS_BETTER,
     ClassificationSpec,
     are_numbers,
 )
-from albert_tf.tasks.prediction_tables import PREDICTIONS, PREDICTIONS_FILE, write_predictions
-from albert_tf.tasks.texts import TextExample
-from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
+from albert_tf.tasks.tables import TextExample, write_table
+from albert_tf.tokenization.sequences import truncated_lengths
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors
 from albert_tf.weights.run_folder import RunFolder
@@ -36,8 +34,6 @@ from albert_tf.weights.run_folder import RunFolder
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export, Outputs
 
-#: Texts tokenized together.
-_CHUNK = 2048
 #: The least standard deviation of numbers to predict, as a share of their mean: predictions are
 #: float32 and then exact to less than a hundredth of it.
 _LEAST_DEVIATION = 1e-5
@@ -45,7 +41,7 @@ _LEAST_DEVIATION = 1e-5
 _SHOWN_LABELS = 5
 
 
-class TextClassificationTask(FineTuningTask):
+class TextClassificationTask(ChoiceTask):
     """Classifies with a linear layer on the pooled output.
 
     The loss is the cross-entropy, or the squared error for regression.
@@ -79,31 +75,21 @@ class TextClassificationTask(FineTuningTask):
         Source: google-research/albert classifier_utils.convert_single_example.
         """
         labels, longest = self.spec.labels, self.spec.max_seq_length
-        if longest < MIN_SEQ_LENGTH:
-            raise AlbertError(f"`max_seq_length`={longest} must be at least {MIN_SEQ_LENGTH}.")
         # The labels are checked before the texts are tokenized.
         values = label_values(examples if labelled else (), labels)
         if not labelled:  # One graph evaluates and predicts: its batches have the same columns.
             values = np.zeros(len(examples), values.dtype)
-        sizes: list[int] = []
 
-        def sequences() -> Iterator[tuple[np.ndarray, int]]:
-            for begin in range(0, len(examples), _CHUNK):
-                chunk = examples[begin : begin + _CHUNK]
-                first = self.tokenizer.encode_batch([x.text for x in chunk])
-                second = self.tokenizer.encode_batch([x.text_pair or "" for x in chunk])
-                for a, b in zip(first, second):
-                    extra = 3 if b else 2
-                    sizes.append(len(a) + len(b) + extra)
-                    kept_a, kept_b = truncated_lengths(len(a), len(b), longest - extra)
-                    b = b[:kept_b] if b else None
-                    yield join_segments(self.tokenizer, a[:kept_a], b), kept_a + 2
+        def cut(a: list[int], b: list[int]) -> tuple[list[int], list[int] | None]:
+            room = longest - (3 if b else 2)
+            kept_a, kept_b = truncated_lengths(len(a), len(b), room)
+            return a[:kept_a], b[:kept_b] if b else None
 
         targets = values if labels else (values - self.spec.mean) / self.spec.deviation
         columns = {"label_ids": targets}
         if training and self.spec.class_weights:
             columns["loss_weights"] = loss_weights(values, self.spec)
-        data = Sequences(sequences(), self.tokenizer.pad_id, columns)
+        data, notes = self.join([(x.text, x.text_pair or "") for x in examples], cut, columns)
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if labelled and labels:
             counts = collections.Counter(x.label for x in examples).most_common(_SHOWN_LABELS)
@@ -112,25 +98,12 @@ class TextClassificationTask(FineTuningTask):
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
             summary += f"; labels {values.mean():.3g} on average, deviation {values.std():.3g}"
-        cut = sum(size > longest for size in sizes)
-        notes = [f"{cut:,} are longer than {longest} tokens and cut"] if cut else ()
         return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
-        """Writes predictions.tsv; for a data set of another name, predictions/<name>.tsv.
-
-        Texts without an id are numbered from 0 and repeated there.
-        """
-        named = PREDICTIONS, f"{data.name}.tsv"
-        path = folder.file(*([PREDICTIONS_FILE] if data.name == "predict" else named))
-        ids, (values,), texts = [example.id for example in data.examples], outputs.values(), {}
-        if None in ids:
-            ids = [*map(str, range(len(ids)))]
-            texts["text"] = [example.text for example in data.examples]
-            if self.spec.columns.text_pair:
-                texts["second_text"] = [example.text_pair or "" for example in data.examples]
-        write_predictions(path, ids, values, self.spec.labels, texts)
-        log.info(f"Predictions for {len(data.examples):,} examples are in {path}.")
+        """See `write_table`."""
+        (values,) = outputs.values()
+        write_table(folder, data.name, data.examples, values, self.spec.labels)
 
     def export(self, model: AlbertClassifier) -> Export:
         """See albert_tf.tasks.classification.export."""
@@ -145,22 +118,16 @@ class TextClassificationTask(FineTuningTask):
         labels = tuple(map(label_text, self.spec.labels))
         return KIND.title, lambda inputs, _: self.predict(model, inputs), labels
 
-    def order_of_outputs(self, theirs: Mapping[str, Any]) -> list[int] | None:
-        """See FineTuningTask; numbers must have the same mean and deviation."""
-        scale = theirs.get("mean", 0.0), theirs.get("deviation", 1.0)
-        same = scale == (self.spec.mean, self.spec.deviation)
-        return super().order_of_outputs(theirs) if same else None
-
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate, dtype)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
-        """Sums the loss and the correct answers, or for regression the loss in the labels' unit."""
-        logits, labels = logits_of(model, batch, training), batch["label_ids"]
+        """See ChoiceTask; for regression, sums the loss, and the loss in the labels' unit."""
         if self.spec.labels:
-            return choice_sums(logits, labels, batch.get("loss_weights"))
-        loss = tf.reduce_sum(tf.square(logits[:, 0] - labels))
+            return super().sums(model, batch, training)
+        values = logits_of(model, batch, training)[:, 0]
+        loss = tf.reduce_sum(tf.square(values - batch["label_ids"]))
         return {"loss": loss, "mse": loss * self.spec.deviation**2}
 
     def progress(self, means: Mapping[str, float]) -> str:
@@ -169,11 +136,10 @@ class TextClassificationTask(FineTuningTask):
         return text if self.spec.labels else f"{text} mse {means['mse']:.4g}"
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns `probabilities` [batch, labels], or `value` [batch] for regression."""
-        logits = logits_of(model, batch)
+        """See ChoiceTask; for regression, returns `value` [batch]."""
         if self.spec.labels:
-            return {"probabilities": tf.nn.softmax(logits)}
-        return {"value": logits[:, 0] * self.spec.deviation + self.spec.mean}
+            return super().predict(model, batch)
+        return {"value": logits_of(model, batch)[:, 0] * self.spec.deviation + self.spec.mean}
 
     def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
         """See `classification_metrics` and `regression_metrics`."""
@@ -186,14 +152,8 @@ class TextClassificationTask(FineTuningTask):
 
 
 def with_labels(examples: Sequence[TextExample]) -> list[TextExample]:
-    """Leaves out training examples without a label, and says how many there are.
-
-    Raises:
-      AlbertError: none has a label.
-    """
+    """Leaves out training examples without a label, and says how many there are."""
     kept = [example for example in examples if example.label is not None]
-    if not kept:
-        _given_label(examples[0])
     if missing := len(examples) - len(kept):
         log.info(f"train: {missing:,} of {len(examples):,} rows have no label and are left out.")
     return kept
@@ -207,8 +167,11 @@ def label_settings(
     For `order` see `label_set`.
 
     Raises:
-      AlbertError: see `label_set` and `label_values`; or the numbers of a regression do not differ.
+      AlbertError: see `label_set` and `label_values`; there is no example, or the numbers of a
+        regression do not differ.
     """
+    if not examples:
+        raise AlbertError("None of the examples to train on has a label.")
     if not regression:
         return {"labels": label_set(examples, order)}
     values = label_values(examples, ())
@@ -229,9 +192,9 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
     Labels of several types, and numbers that are written in several ways, become texts.
 
     Raises:
-      AlbertError: a label is missing, or there are fewer than two labels.
+      AlbertError: there are fewer than two labels.
     """
-    by_text = {label_text(_given_label(example)): example.label for example in examples}
+    by_text = {label_text(example.label): example.label for example in examples}
     if len(by_text) < 2:
         raise AlbertError(
             f"The training examples ({len(examples):,}) all have the label "
@@ -240,12 +203,6 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
     if are_numbers(labels := [*by_text.values()]):
         return tuple(sorted(labels))
     return tuple(sorted(by_text, key=lambda x: (order.index(x) if x in order else -1, x)))
-
-
-def _given_label(example: TextExample) -> Label:
-    if example.label is None:
-        raise AlbertError(f"{example.where}: the label is missing.")
-    return example.label
 
 
 def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np.ndarray:
@@ -263,7 +220,8 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np
         problem = f"does not occur in the training data, which has {joined(labels)}"
     values = []
     for example in examples:
-        label = _given_label(example)
+        if (label := example.label) is None:
+            raise AlbertError(f"{example.where}: the label is missing.")
         text = label_text(label)
         try:
             values.append(index.get(text, index.get(label)) if labels else float(text))
@@ -314,11 +272,10 @@ def classification_metrics(
     }
     if probabilities.shape[-1] == 2 or positive is not None:
         name = 1 if positive is None else positive
-        truth, found = labels == name, predictions == name
-        result["f1"] = metrics.f1_score(truth, found, zero_division=0)
-        if positive is not None:
-            result["precision"] = metrics.precision_score(truth, found, zero_division=0)
-            result["recall"] = metrics.recall_score(truth, found, zero_division=0)
+        scores = metrics.precision_recall_fscore_support(
+            labels == name, predictions == name, average="binary", zero_division=0
+        )
+        result |= dict(zip(("precision", "recall", "f1"), scores))
     if probabilities.shape[-1] == 2:
         # For a single label it is undefined; scikit-learn would return 0 with a warning.
         single = len(np.unique(np.concatenate([labels, predictions]))) == 1

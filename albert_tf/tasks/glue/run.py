@@ -16,24 +16,12 @@ from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.task import TextClassificationTask, label_values
-from albert_tf.tasks.glue.tasks import GLUE_TASKS, TASKS, GlueTask, Split
+from albert_tf.tasks.glue.tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.runner import Examples, run
-from albert_tf.tasks.texts import TextExample, read_texts
+from albert_tf.tasks.tables import TextExample, read_texts
 from albert_tf.training.cluster import output_lock
 
 FLAGS = flags.FLAGS
-
-
-def run_glue(name: str, data_dir: str | None, output_dir: str | None) -> None:
-    """Runs a task, or "all" of those in a folder, as the flags say."""
-    if not data_dir:
-        raise AlbertError("`data_dir` is needed: the folder with GLUE's CoLA, SST-2, … in it.")
-    if not output_dir:
-        raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
-    if name == "all":
-        run_all(data_dir, output_dir)
-    else:
-        run_task(TASKS[name], data_dir, output_dir)
 
 
 def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]:
@@ -47,7 +35,7 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
         "labels": task.labels,
         "columns": task.splits["train"].columns,
         "task_name": task.name,
-        "best_metric": FLAGS.best_metric or task.scores[0],
+        "best_metric": task.scores[0],
     }
     classifier, config = shared.open_task(
         TextClassificationTask, task.name, spec, output_dir=output_dir

@@ -24,7 +24,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.tasks.prediction_tables import find_predictions, read_predictions
+from albert_tf.tasks.tables import find_predictions, read_predictions
 
 FLAGS = flags.FLAGS
 #: Task and test set by the name of the server's file.
@@ -39,15 +39,15 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
     Raises:
       AlbertError: see `read_predictions`; or they are not for the rows of the test set.
     """
-    ids, labels, values, _ = read_predictions(path)
+    columns, labels, values = read_predictions(path)
     if tuple(labels) != task.labels:
-        columns = ", ".join(["id", "prediction", *task.labels])
         raise AlbertError(
-            f"{path}: these are not predictions for {split.file}: the columns should be {columns}."
+            f"{path}: these are not predictions for {split.file}, which have the columns id, "
+            f"prediction, {', '.join(task.labels)}."
         )
-    if ids != [str(number) for number in range(split.rows)]:
+    if columns["id"] != tuple(map(str, range(split.rows))):
         raise AlbertError(
-            f"{path} has predictions for other rows ({len(ids):,}) than the server expects "
+            f"{path} has predictions for other rows ({len(values):,}) than the server expects "
             f"({split.rows:,}, numbered from 0); predict {split.file} as GLUE distributes it."
         )
     if labels:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.multiple_choice.data import (
@@ -16,7 +15,6 @@ from albert_tf.tasks.multiple_choice.data import (
     row_questions,
 )
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 
 
 class Choice(NamedTuple):
@@ -67,26 +65,21 @@ class MultipleChoice(FineTunedModel):
         """Returns the most probable option, or those of several questions.
 
         Args:
-          options: at least two; their number may differ from that of the training. Or a list of
-            such lists of one length, one for each question.
+          options: 2 to 26; their number may differ from that of the training. Or a list of such
+            lists of one length, one for each question.
           question: the question, perhaps with a blank "_", or the beginning of a sentence; or a
             list of them.
           context: the text that it is about, or a list with that of each question.
 
         Raises:
-          AlbertError: there are fewer than two options, an argument is not a text or a list of
+          AlbertError: there are too few or too many options, an argument is not a text or a list of
             them, or the lists differ in length.
         """
-        if is_list(options) and all(map(is_list, options)):
-            columns = each_of(len(options), question=question, context=context)
-            return self.choices(row_questions(data_rows({"options": options, **columns}, "choose")))
-        options = checked_texts(options, "options")
-        checked_text(question, "The question")
-        checked_text(context, "The context")
-        if len(options) < 2:
-            raise AlbertError(f"There must be at least two options, not {len(options)}.")
-        example = MultipleChoiceExample("", context, question, tuple(options), None, "", "")
-        return self.choices([example])[0]
+        several = is_list(options) and all(map(is_list, options))
+        options = options if several else [options]
+        texts = each_of(len(options), question=question, context=context)
+        chosen = self.choices(row_questions(data_rows({"options": options, **texts}, "choose")))
+        return chosen if several else chosen[0]
 
     def choices(self, examples: Sequence[MultipleChoiceExample]) -> list[Choice]:
         """Returns the most probable option of each question."""

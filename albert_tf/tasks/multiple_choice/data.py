@@ -16,7 +16,7 @@ from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_tables import Rows, not_empty, read_rows
 from albert_tf.settings import Settings, setting
-from albert_tf.tasks.texts import with_distinct_ids
+from albert_tf.tasks.tables import with_distinct_ids
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
@@ -147,10 +147,12 @@ def row_questions(rows: Rows) -> list[MultipleChoiceExample]:
             raise AlbertError(f"{where}: there is neither a context nor a question.")
         options = _list(row, "options", where)
         number = number or len(options)
-        if not 2 <= len(options) <= 26 or len(options) != number:  # Each is named by a letter.
+        if not 2 <= len(options) <= 26:  # Each is named by a letter.
+            raise AlbertError(f"{where}: there must be 2 to 26 options, not {len(options)}.")
+        if len(options) != number:
             raise AlbertError(
                 f"{where}: {len(options)} options, but the first question has {number}; every "
-                "question must have the same number of options, 2 to 26."
+                "question must have the same number of options."
             )
         examples.append(
             MultipleChoiceExample(
@@ -201,14 +203,12 @@ def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
     given = [row[key] for key in ("label", "answer") if row.get(key) not in (None, "")]
     if len(given) > 1:
         raise AlbertError(f"{where} has a 'label' and an 'answer'; give one of them.")
-    value = given[0] if given else None
-    letters = [letter(i) for i in range(choices)]
-    for names in (letters, [*map(str, range(choices))]):
-        if value in names:
-            return names.index(value)
-    if value is not None and not (type(value) is int and 0 <= value < choices):
+    if not given:
+        return None
+    names = {name: i for i in range(choices) for name in (letter(i), str(i))}
+    if str(given[0]) not in names:
         raise AlbertError(
-            f"{where}: the label {short_repr(value)} is not one of 0 to {choices - 1} or "
-            f"{letters[0]} to {letters[-1]}."
+            f"{where}: the label {short_repr(given[0])} is not one of 0 to {choices - 1} or A to "
+            f"{letter(choices - 1)}."
         )
-    return value
+    return names[str(given[0])]

@@ -7,20 +7,15 @@ from __future__ import annotations
 import collections
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
-from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.log import log
-from albert_tf.io.progress import Progress
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertMultipleChoice
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_loss, choice_sums, logits_of
+from albert_tf.tasks.base import ChoiceTask, ExampleSet, choice_loss
 from albert_tf.tasks.multiple_choice.data import (
     EVAL_BATCH_SIZE,
     RACE_GROUPS,
@@ -28,18 +23,14 @@ from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceSpec,
     letter,
 )
-from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
-from albert_tf.tokenization.sequences import join_segments
+from albert_tf.tasks.tables import write_table
 from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Tensors
+from albert_tf.training.task import Arrays
 from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
-
-#: Questions and texts tokenized together.
-_CHUNK = 512
 
 
 def option_text(question: str, option: str) -> str:
@@ -55,7 +46,7 @@ def option_text(question: str, option: str) -> str:
     return f"{question} {option}" if question else option
 
 
-class MultipleChoiceTask(FineTuningTask):
+class MultipleChoiceTask(ChoiceTask):
     """One encoder scores each option; cross-entropy of the softmax over the options.
 
     The model cannot tell the options' letters apart, so the baseline is chance.
@@ -86,55 +77,30 @@ class MultipleChoiceTask(FineTuningTask):
                 raise AlbertError(
                     f"{example.where}: the answer is missing; training and evaluation need it."
                 )
-        tokenizer, spec = self.tokenizer, self.spec
-        choices = len(examples[0].options)
-        texts: dict[str, np.ndarray] = {}
-        cut_texts, cut_options = set(), 0
+        spec, choices = self.spec, len(examples[0].options)
 
-        def sequences() -> Iterator[tuple[np.ndarray, int]]:
-            nonlocal cut_options
-            for begin in range(0, len(examples), _CHUNK):
-                chunk = examples[begin : begin + _CHUNK]
-                # Every text is tokenized once, however many questions and options share it.
-                new = list(dict.fromkeys(x.context for x in chunk if x.context not in texts))
-                ids = (np.array(row, np.int32) for row in tokenizer.encode_batch(new))
-                texts.update(zip(new, ids))
-                asked = [option_text(x.question, option) for x in chunk for option in x.options]
-                for row, end in enumerate(tokenizer.encode_batch(asked)):
-                    text = texts[chunk[row // choices].context]
-                    cut_options += len(end) > spec.max_qa_length
-                    end = end[-spec.max_qa_length :]
-                    kept = text[: spec.max_seq_length - 3 - len(end)]
-                    if len(kept) < len(text):
-                        cut_texts.add(begin + row // choices)
-                    yield join_segments(tokenizer, kept, end), len(kept) + 2
-                progress.update(len(chunk))
+        def cut(text: list[int], end: list[int]) -> tuple[list[int], list[int]]:
+            end = end[-spec.max_qa_length :]
+            return text[: spec.max_seq_length - 3 - len(end)], end
 
         labels = [-1 if example.label is None else example.label for example in examples]
-        columns = {"label_ids": np.array(labels)}
-        silent = len(examples) <= _CHUNK
-        with Progress("tokenizing", len(examples), "questions", silent=silent) as progress:
-            data = Sequences(sequences(), tokenizer.pad_id, columns, group=choices)
+        pairs = [
+            (x.context, option_text(x.question, option)) for x in examples for option in x.options
+        ]
+        data, notes = self.join(pairs, cut, {"label_ids": np.array(labels)}, choices)
         groups = collections.Counter(example.group for example in examples)
         counts = [f"{groups[group]:,} {group}" for group in RACE_GROUPS if groups[group]]
         summary = f"{len(examples):,} questions"
         summary += f" ({', '.join(counts)})" if counts else ""
-        summary += f" about {len(texts):,} texts, {choices} options each, "
+        summary += f" about {len({x.context for x in examples}):,} texts, {choices} options each, "
         summary += f"{data.mean_length:.0f} tokens on average"
-        notes = []
-        if cut_texts:
-            notes.append(f"the texts of {len(cut_texts):,} are cut to {spec.max_seq_length} tokens")
-        if cut_options:
-            notes.append(f"{cut_options:,} options are cut to {spec.max_qa_length} tokens")
         return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""
-        examples, path = data.examples, folder.file(PREDICTIONS_FILE)
-        letters = [letter(i) for i in range(len(examples[0].options))]
-        ids = (example.id for example in examples)
-        write_predictions(path, ids, outputs["probabilities"], letters)
-        log.info(f"Predictions for {len(examples):,} questions are in {path}.")
+        examples, probabilities = data.examples, outputs["probabilities"]
+        letters = [letter(i) for i in range(probabilities.shape[1])]
+        write_table(folder, data.name, examples, probabilities, letters)
         labelled = all(example.label is not None for example in examples)
         results = self.metrics(outputs, data) if labelled else {}
         files.write_json(folder.file("predict_results.json"), results)
@@ -150,14 +116,6 @@ class MultipleChoiceTask(FineTuningTask):
     def build_model(self, dtype: str = FLOAT32) -> AlbertMultipleChoice:
         """Builds the encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate, dtype)
-
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
-        """Returns the summed loss and the number of correct answers."""
-        return choice_sums(logits_of(model, batch, training), batch["label_ids"])
-
-    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns `probabilities` [batch, options]."""
-        return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
 
     def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
         """Returns the metrics of labelled questions, and those of guessing.

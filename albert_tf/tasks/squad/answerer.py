@@ -12,6 +12,7 @@ from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
 from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
 from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.windows import extract_answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +118,7 @@ class QuestionAnswerer(FineTunedModel):
         if not questions:
             return []
         data, outputs = self._outputs_of(questions)
-        answers, found = data.answers(outputs, self.task.spec), []
+        answers, found = extract_answers(data.asked, outputs, self.task.spec), []
         for name, (best, *_) in answers.nbest.items():
             odds = answers.null_odds.get(name)
             answerable = odds is None or odds <= self.threshold

@@ -8,10 +8,10 @@ Source of the files of answers: google-research/albert squad_utils.write_predict
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
@@ -19,7 +19,7 @@ from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.text_tables import Rows, read_rows
 from albert_tf.settings import Settings, setting
-from albert_tf.tasks.texts import with_distinct_ids
+from albert_tf.tasks.tables import with_distinct_ids
 
 PREDICTIONS_FILE = "predictions.json"
 _NBEST_FILE = "nbest_predictions.json"
@@ -138,22 +138,18 @@ def read_squad(data: Any, name: str = "") -> list[Question]:
 
 def _file_rows(path: str) -> Rows:
     """Yields the questions of a SQuAD file as rows, each with its place."""
-    content = files.read_object(path, "SQuAD file")
-    for article, article_place in _objects(content, "data", f"{path}: "):
-        for paragraph, place in _objects(article, "paragraphs", f"{article_place}."):
-            for row, where in _objects(paragraph, "qas", f"{place}."):
-                if "id" not in row:
-                    raise AlbertError(f"{where} lacks 'id'; it has {joined(row)}.")
-                yield where, {**row, "context": paragraph.get("context")}
-
-
-def _objects(holder: dict[str, Any], name: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the objects of the list `name`, each with its place in the file, as "data[3]"."""
-    items = holder.get(name)
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise AlbertError(f"{place}{name} must be a list of objects; is this a SQuAD file?")
-    for i, item in enumerate(items):
-        yield item, f"{place}{name}[{i}]"
+    place, content = "the beginning", files.read_object(path, "SQuAD file")
+    try:
+        for i, article in enumerate(content["data"]):
+            for j, paragraph in enumerate(article["paragraphs"]):
+                for k, row in enumerate(paragraph["qas"]):
+                    place = f"data[{i}].paragraphs[{j}].qas[{k}]"
+                    yield f"{path}: {place}", {**row, "context": paragraph.get("context")}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AlbertError(
+            f"{path} has not SQuAD's layout of data, paragraphs and qas at or after {place} "
+            f"({short_repr(error)})."
+        ) from error
 
 
 def row_questions(rows: Rows) -> list[Question]:
@@ -201,22 +197,21 @@ def row_questions(rows: Rows) -> list[Question]:
 
 def _answers(value: Any) -> tuple[Answer, ...] | None:
     """Returns the answers of a row, None if they are malformed; see `row_questions`."""
-    entries = [value] if isinstance(value, str) else value
     try:
         if isinstance(value, dict):
-            texts, starts = value["text"], value.get("answer_start")
-            starts = [None] * len(texts) if starts is None else starts
+            texts = value["text"]
+            starts = value.get("answer_start") or [None] * len(texts)
+            entries = [{"text": x, "answer_start": y} for x, y in zip(texts, starts)]
             if not isinstance(texts, list) or len(starts) != len(texts):
-                raise ValueError
-            entries = list(zip(texts, starts))
+                return None
         else:
-            entries = [(x, None) if isinstance(x, str) else (x["text"], x.get("answer_start"))
-                       for x in entries]  # fmt: skip
-        answers = tuple(Answer(*entry) for entry in entries)
+            entries = [value] if isinstance(value, str) else value
+        entries = [{"text": x} if isinstance(x, str) else x for x in entries]
+        answers = tuple(Answer(x["text"], x.get("answer_start")) for x in entries)
         valid = all(type(x.start) in (int, type(None)) and x.text.strip() for x in answers)
-        return answers if valid else None
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError):
         return None
+    return answers if valid else None
 
 
 def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
@@ -242,8 +237,7 @@ def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
     return exact
 
 
-@dataclasses.dataclass(frozen=True)
-class Answers:
+class Answers(NamedTuple):
     """Answers by question id.
 
     Attributes:
@@ -253,8 +247,8 @@ class Answers:
       null_odds: a logit: the larger, the more likely the question is unanswerable; none for 1.1.
     """
 
-    nbest: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
-    null_odds: dict[str, float] = dataclasses.field(default_factory=dict)
+    nbest: Mapping[str, Sequence[Mapping[str, Any]]]
+    null_odds: Mapping[str, float] = {}
 
 
 def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
@@ -281,28 +275,18 @@ def read_answers(folder: str) -> Answers:
     Raises:
       AlbertError: a file is missing or damaged.
     """
-    paths = [os.path.join(folder, name) for name in (_NBEST_FILE, _NULL_ODDS_FILE)]
-    nbest = files.read_object(paths[0], "file of answers")
-    odds = files.read_object(paths[1], "file of null odds") if files.exists(paths[1]) else {}
-    for path, values, is_valid in zip(paths, (nbest, odds), (_is_nbest, _is_odds)):
-        for question, value in values.items():
-            if not is_valid(value):
-                raise AlbertError(f"{path}: the entry for question {question} is damaged.")
-    return Answers(nbest, odds)
-
-
-def _is_odds(value: Any) -> bool:
-    # Integers of any size are valid JSON, but may not fit into a float64.
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def _is_nbest(entries: Any) -> bool:
+    nbest, odds = (os.path.join(folder, name) for name in (_NBEST_FILE, _NULL_ODDS_FILE))
+    nbest = files.read_object(nbest, "file of answers")
+    odds = files.read_object(odds, "file of null odds") if files.exists(odds) else {}
     try:
-        return bool(entries) and all(
-            isinstance(entry["text"], str)
-            and type(entry["start"]) is type(entry["end"]) is int
-            and 0 <= entry["probability"] <= 1
-            for entry in entries
+        valid = all(map(math.isfinite, odds.values())) and all(
+            entries
+            and all(type(x["start"]) is type(x["end"]) is int for x in entries)
+            and all(isinstance(x["text"], str) and 0 <= x["probability"] <= 1 for x in entries)
+            for entries in nbest.values()
         )
-    except (KeyError, TypeError):
-        return False
+    except (KeyError, OverflowError, TypeError):
+        valid = False
+    if not valid:
+        raise AlbertError(f"The answers in {folder} are damaged; predict them again.")
+    return Answers(nbest, odds)

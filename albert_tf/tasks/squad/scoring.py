@@ -17,7 +17,6 @@ import json
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import flags
@@ -29,9 +28,6 @@ from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.tasks.squad.data import Answers, Question, predictions, read_squad, version_of
-
-if TYPE_CHECKING:
-    from albert_tf.training.task import Arrays
 
 FLAGS = flags.FLAGS
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -139,10 +135,10 @@ def find_best_thresholds(
     answered = np.array([bool(predictions[question.id]) for question in questions])
     try:
         odds = np.array([float(null_odds[question.id]) for question in questions])
-    except KeyError as error:
-        raise AlbertError(f"The null odds lack question {error.args[0]}.") from error
-    except (OverflowError, TypeError, ValueError) as error:
-        raise AlbertError(f"The null odds must be numbers: {short_repr(error, 200)}.") from error
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise AlbertError(
+            f"The null odds must have a number for each question: {short_repr(error, 200)}."
+        ) from error
     # Of equal odds, those that come first in the file do so here.
     places = {name: place for place, name in enumerate(null_odds)}
     order = np.lexsort([[places[question.id] for question in questions], odds])
@@ -166,7 +162,9 @@ def _answerable(questions: Sequence[Question]) -> np.ndarray:
     return np.array([bool(question.answers) for question in questions])
 
 
-def _scores(questions: Sequence[Question], predictions: Mapping[str, str], version: str) -> Arrays:
+def _scores(
+    questions: Sequence[Question], predictions: Mapping[str, str], version: str
+) -> dict[str, np.ndarray]:
     """Returns the scores `exact` and `f1` of each question, without a threshold, float64 [n]."""
     missing = [question.id for question in questions if question.id not in predictions]
     if len(missing) == len(questions) or (missing and version == "2.0"):

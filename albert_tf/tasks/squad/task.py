@@ -28,7 +28,13 @@ from albert_tf.modeling.question_answering import (
 )
 from albert_tf.settings import check_number
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, model_inputs
-from albert_tf.tasks.squad.data import Answers, Question, SquadSpec, answer_spans, write_answers
+from albert_tf.tasks.squad.data import (
+    FILES,
+    Question,
+    SquadSpec,
+    answer_spans,
+    write_answers,
+)
 from albert_tf.tasks.squad.scoring import score_answers
 from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
@@ -57,14 +63,6 @@ class QuestionSet(ExampleSet):
 
     asked: WindowedQuestions | None = None
     left_out: Sequence[str] = ()
-    _latest: tuple[object, Answers | None] = (None, None)
-
-    def answers(self, outputs: Arrays, spec: SquadSpec) -> Answers:
-        """Returns the best answers, given the outputs of SquadTask.predict for all windows."""
-        # An evaluation scores answers and then writes them: both times of the same outputs.
-        if self._latest[0] is not outputs:
-            self._latest = outputs, extract_answers(self.asked, outputs, spec)
-        return self._latest[1]
 
 
 class SquadTask(FineTuningTask):
@@ -78,6 +76,7 @@ class SquadTask(FineTuningTask):
 
     name = "squad"
     spec_class = SquadSpec
+    prediction_files = FILES
     constant_answers: ClassVar = {"f1": "all_null_f1"}
     threshold: float | None = None
     left_out: Sequence[str] = ()
@@ -249,7 +248,7 @@ class SquadTask(FineTuningTask):
 
     def metrics(self, outputs: Arrays, examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
-        answers = examples.answers(outputs, self.spec)
+        answers = extract_answers(examples.asked, outputs, self.spec)
         return score_answers(examples.examples, answers, self.spec.version, self.threshold)
 
     def write_evaluation(
@@ -268,7 +267,8 @@ class SquadTask(FineTuningTask):
         if (threshold := self.answer_threshold) is not None:
             log.info(f"Threshold on the null odds: {threshold:.4f}.")
         _write_left_out(folder.path, data.name, data.left_out)
-        path = write_answers(folder.path, data.answers(outputs, self.spec), threshold)
+        answers = extract_answers(data.asked, outputs, self.spec)
+        path = write_answers(folder.path, answers, threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:

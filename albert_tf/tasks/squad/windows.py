@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.io.progress import Progress
 from albert_tf.tasks.squad.data import Answers, Question, SquadSpec
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -202,13 +201,7 @@ def make_windows(
 ) -> WindowedQuestions:
     """Cuts the contexts of all questions into windows; tokenizes each context once."""
     contexts = list(dict.fromkeys(question.context for question in questions))
-    # A few questions typed at the terminal need no progress display.
-    silent = len(contexts) <= 256
-    pieces = []
-    with Progress("tokenize paragraphs", len(contexts), "", silent=silent) as progress:
-        for columns in tokenizer.encode_with_offsets(contexts):
-            pieces.append(columns)
-            progress.update(1)
+    pieces = list(tokenizer.encode_with_offsets(contexts))
     counts = np.array([columns.shape[1] for columns in pieces])
     numbers = {context: number for number, context in enumerate(contexts)}
     of = [numbers[question.context] for question in questions]
@@ -251,7 +244,8 @@ def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) 
     question, first, last, score = map(np.concatenate, zip(*parts))
     order = np.lexsort((-score, question))
     bounds = np.searchsorted(question[order], np.arange(len(asked.questions) + 1))
-    answers = Answers()
+    ids = [question.id for question in asked.questions]
+    answers = {}
     for i, (begin, end) in enumerate(zip(bounds, bounds[1:])):
         nbest: dict[str, dict[str, Any]] = {}
         for span in order[begin:end]:
@@ -265,10 +259,9 @@ def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) 
         weights = np.exp([entry["score"] - entries[0]["score"] for entry in entries])
         for entry, probability in zip(entries, (weights / weights.sum()).tolist()):
             entry["probability"] = probability
-        answers.nbest[asked.questions[i].id] = entries
-    if "null_odds" in outputs:
-        odds = np.full(len(asked.questions), np.inf)
-        np.minimum.at(odds, windows.question, outputs["null_odds"])
-        ids = (question.id for question in asked.questions)
-        answers.null_odds.update(zip(ids, odds.tolist()))
-    return answers
+        answers[ids[i]] = entries
+    if "null_odds" not in outputs:
+        return Answers(answers)
+    odds = np.full(len(ids), np.inf)
+    np.minimum.at(odds, windows.question, outputs["null_odds"])
+    return Answers(answers, dict(zip(ids, odds.tolist())))

@@ -15,7 +15,7 @@ from albert_tf.tasks.classification.task import (
     label_values,
     with_labels,
 )
-from albert_tf.tasks.texts import TextExample
+from albert_tf.tasks.tables import TextExample
 from tests.tasks.conftest import CONFIG
 
 
@@ -60,7 +60,7 @@ def test_long_texts_are_cut_at_their_ends(tokenizer):
         "[CLS] a b [SEP] e [SEP]",
         "[CLS] a [SEP]",
     ]
-    assert "; 2 are longer than 6 tokens and cut" in summary
+    assert "; 2 sequences are cut to fit into 6 tokens" in summary
 
 
 def test_unlabelled_texts_get_the_label_0_and_others_must_be_known(tokenizer):
@@ -127,8 +127,9 @@ def test_rows_without_a_label_are_left_out_of_the_training_only(capsys):
     examples = with_each("x", None, 0, None)
     assert [x.label for x in with_labels(examples)] == ["x", 0]
     assert "train: 2 of 4 rows have no label and are left out." in capsys.readouterr().out
-    for refuses in (with_labels, label_set, lambda rows: label_values(rows, ("x", "y"))):
-        with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
-            refuses(examples[1:2])
+    with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
+        label_values(examples, ("x", "y"))
+    with pytest.raises(AlbertError, match="None of the examples to train on has a label"):
+        label_settings([], regression=True)
     with pytest.raises(AlbertError, match=r"training examples \(2\) all have the label 'x'"):
         label_set(with_each("x", "x"))

@@ -1,6 +1,5 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import json
 import random
 
 import numpy as np
@@ -11,7 +10,7 @@ from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.texts import TextColumns, TextExample
+from albert_tf.tasks.tables import TextColumns, TextExample
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.support.builders import tiny_config, write_tokenizer
@@ -69,7 +68,7 @@ def test_texts_and_pairs_are_classified_as_run_classifier_does(pair, run, tmp_pa
     assert len(set(best)) > 1
     classifier = TextClassifier.load(folder)
     given = [texts, seconds] if pair else [texts]
-    with pytest.warns(UserWarning, match=r"^Of 70 examples, [1-9]\d* are longer than"):
+    with pytest.warns(UserWarning, match=r"^Of 70 examples, [1-9]\d* sequences are cut"):
         probabilities = classifier.probabilities(*given, batch_size=32)
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     classified = classifier.predict(*given)
@@ -130,21 +129,6 @@ def test_a_folder_that_is_not_a_path_is_refused():
         TextClassifier.load(None)
 
 
-@pytest.mark.slow
-def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(tmp_path):
-    rated = [{"text": text, "label": len(text)} for text in some_texts(30)]
-    # Predictions are made in float32 always, evaluations in the precision of the run.
-    settings = {"train_step": 2, "train_batch_size": 8, "max_seq_length": 10}
-    settings |= {"eval_every_steps": 1, "precision": "float32", "output_dir": tmp_path}
-    regressor = TextRegressor.train("albert_tiny_books", rated, eval=rated[:9], **settings)
-    found = regressor.evaluate(rated[:9])
-    results = json.loads((tmp_path / "eval_results.json").read_text())
-    assert {key: results[key] for key in found} == pytest.approx(found, abs=1e-6)
-    values = regressor.predict([row["text"] for row in rated[:9]])
-    mse = np.mean((values - [row["label"] for row in rated[:9]]) ** 2)
-    assert found["mse"] == pytest.approx(mse, rel=1e-4)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -169,15 +153,6 @@ def test_wrong_data_and_settings_are_named(arguments, message, tmp_path):
     given = {"model": "albert_tiny_books", "train": rows, "text": "sentence", "label": "by"}
     with pytest.raises(AlbertError, match=message):
         TextClassifier.train(**{**given, "output_dir": tmp_path, **arguments})
-
-
-def test_a_model_in_no_folder_is_neither_evaluated_nor_exported(run):
-    task, _ = run(("a", "b"))
-    classifier = TextClassifier(task, task.build_model())
-    rows = [{"text": "w1", "label": "a"}]
-    for call in (lambda: classifier.evaluate(rows), lambda: classifier.export("x")):
-        with pytest.raises(AlbertError, match="load it from its output directory: TextClassifier"):
-            call()
 
 
 @pytest.mark.usefixtures("self_check_here")

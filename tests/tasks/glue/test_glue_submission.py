@@ -8,7 +8,7 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.glue import submission as glue_command
 from albert_tf.tasks.glue.submission import TEST_SETS, make_submission
-from albert_tf.tasks.prediction_tables import write_predictions
+from albert_tf.tasks.tables import write_predictions
 
 FILES = {
     "CoLA.tsv": 1063, "SST-2.tsv": 1821, "MRPC.tsv": 1725, "STS-B.tsv": 1379, "QQP.tsv": 390965,
@@ -21,7 +21,7 @@ def write_run(run_dir, file, outputs):
     """Writes a run's predictions: probabilities [n, labels] or values [n]."""
     path = run_dir / "predictions" / file
     ids = map(str, range(len(outputs)))
-    write_predictions(str(path), ids, outputs, TEST_SETS[file][0].labels)
+    write_predictions(str(path), {"id": ids}, outputs, TEST_SETS[file][0].labels)
     return path
 
 
@@ -88,7 +88,7 @@ def test_runs_go_into_one_complete_zip(few, tmp_path, run_script):
         (145, {}, "other rows (145) than the server expects (146, numbered from 0)"),
         (146, {1: "1\t0\t0.5\t0.5"}, "predict WNLI/test.tsv as GLUE distributes it"),
         (146, {0: "id\tprediction\tno\tyes"}, ": these are not predictions for WNLI"),
-        (146, {4: "3\t0\tnan\t0.5"}, ":5: the prediction is not probabilities"),
+        (146, {4: "3\t0\tnan\t0.5"}, ":5: the prediction is damaged"),
     ],
 )
 def test_bad_predictions_are_refused_with_their_place(

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, read_race
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import (
     MultipleChoiceSpec,
     MultipleChoiceTask,
     option_text,
 )
-from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config, write_tokenizer
-from tests.support.real_data import real_data
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD, CLS, SEP = 0, 2, 3
@@ -90,7 +88,7 @@ def test_question_and_option_keep_their_end_and_the_text_its_beginning(tokenizer
     rows = [letters_of(row) for row in batch["input_word_ids"][0]]
     # 14 = [CLS] + text + [SEP] + at most 7 + [SEP].
     assert rows == ["^abcd|novwxyz|", "^abcde|klmnoz|"]
-    assert summary.endswith("; the texts of 1 are cut to 14 tokens; 1 options are cut to 7 tokens")
+    assert summary.endswith("; 2 sequences are cut to fit into 14 tokens")
 
 
 def test_128_tokens_of_question_and_option_are_kept_by_default(tokenizer):
@@ -128,17 +126,3 @@ def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, monkeypatch):
 def test_impossible_lengths_are_refused(values, message):
     with pytest.raises(AlbertError, match=message):
         MultipleChoiceSpec(**values)
-
-
-@pytest.mark.realdata
-def test_real_questions_keep_all_of_their_options(real_race):
-    tokenizer = Tokenizer.from_file(str(real_data("spm/30k-clean.model")))
-    questions = read_race(real_race, "dev")[:300]
-    batch, summary = build(tokenizer, questions)
-    assert "options are cut" not in summary
-    assert batch["input_word_ids"].shape[:2] == (300, 4)
-    for example, rows, types in zip(questions, batch["input_word_ids"], batch["input_type_ids"]):
-        for option, row, kinds in zip(example.options, rows, types):
-            answer = tokenizer.decode(row[kinds == 1][:-1])
-            expected = tokenizer.decode(tokenizer.encode(option_text(example.question, option)))
-            assert answer == expected

@@ -54,13 +54,6 @@ def test_metrics_are_shares_of_right_answers_in_all_and_in_each_group(task):
     )
 
 
-def test_questions_without_groups_have_one_accuracy(task):
-    metrics = task.metrics({"probabilities": np.eye(2)}, ExampleSet(questions(0, 0), None, ""))
-    assert metrics["accuracy"] == 0.5
-    assert np.isfinite(metrics["loss"])
-    assert not {"middle_accuracy", "high_accuracy", "_accuracy"} & set(metrics)
-
-
 def test_training_loss_is_that_of_the_evaluation(task):
     """Cross-entropy of the softmax over options: sums and predictions of one batch agree."""
     keras.utils.set_random_seed(3)

@@ -1,9 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which single questions count as answerable. tests/test_run_squad.py answers some.
-
-Training in Python gives the model of run_squad.py.
-"""
+"""Which single questions count as answerable. tests/test_run_squad.py answers some."""
 
 from __future__ import annotations
 
@@ -16,12 +13,8 @@ from pathlib import Path
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.scripts import run_squad
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from tests.support.builders import write_tokenizer
-from tests.support.small_tasks import WORDS, squad_content
-from tests.tasks.conftest import trained_both_ways
 
 ROW = {"question": "a b", "context": "c d e", "answers": "d"}
 
@@ -62,20 +55,6 @@ def test_lists_are_answered_each_or_one_text_for_all(config, tokenizer):
     ):
         with pytest.raises(AlbertError, match=message):
             answerer.answer(*given)
-
-
-@pytest.mark.slow
-def test_training_in_python_gives_the_model_of_the_script(tmp_path):
-    tokenizer = write_tokenizer(tmp_path, WORDS)
-    content = squad_content("2.0", 8)
-    (paragraph,) = content["data"][0]["paragraphs"]
-    rows = [{**qa, "context": paragraph["context"]} for qa in paragraph["qas"]]
-    settings = {"version": "2.0", "train_step": 2, "max_seq_length": 32, "max_query_length": 4}
-    python, script = trained_both_ways(
-        run_squad, QuestionAnswerer, tokenizer, tmp_path, rows, **settings
-    )
-    assert python.threshold == script.threshold
-    assert python.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
 
 
 @pytest.mark.slow

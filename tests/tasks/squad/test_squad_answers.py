@@ -10,23 +10,12 @@ import pytest
 from albert_tf.tasks.squad.data import predictions
 from albert_tf.tasks.squad.task import SquadSpec
 from albert_tf.tasks.squad.windows import extract_answers, make_windows, shows_most
-from tests.tasks.squad.conftest import lengths
 
 
 @pytest.fixture
 def one_window(ask, tokenizer):
     """[CLS] j [SEP] a b c d [SEP]: the context has the positions 3, 4, 5, 6."""
     return make_windows([ask("a b c d", question="j")], tokenizer, SquadSpec("1.1"))
-
-
-@pytest.fixture
-def two_windows(ask, tokenizer):
-    """The windows "a b c d" and "c d e f" of one context."""
-    return make_windows(
-        [ask("a b c d e f", question="j")],
-        tokenizer,
-        lengths(8, 2, 1),
-    )
 
 
 def span_outputs(start, end, k=None):
@@ -116,11 +105,6 @@ def test_answers_of_many_windows_are_those_of_an_exhaustive_search(ask, tokenize
         assert found == pytest.approx(expected)
         for entry in answers.nbest[question.id]:
             assert question.context[entry["start"] : entry["end"]] == entry["text"]
-
-
-def test_null_odds_are_the_smallest_of_the_windows(two_windows):
-    outputs = beam_outputs([[(3, 0.0)]] * 2, [[[(3, 0.0)]]] * 2, cls=[3.0, -1.5])
-    assert extract(two_windows, outputs).null_odds == {"q1": -1.5}
 
 
 def test_a_question_without_a_possible_span_is_not_answered(one_window):

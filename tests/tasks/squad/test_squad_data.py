@@ -45,9 +45,12 @@ def spoil(place, name, value=None):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (spoil(lambda c: c, "data"), "squad.json: data must be a list of objects"),
-        (spoil(lambda c: c["data"][0], "paragraphs"), "data[0].paragraphs must be a list"),
-        (spoil(paragraph, "qas", ["two"]), "data[0].paragraphs[0].qas must be a list of objects"),
+        (spoil(lambda c: c, "data"), "at or after the beginning (KeyError('data'))."),
+        (
+            spoil(lambda c: c["data"][0], "paragraphs"),
+            "the beginning (KeyError('paragraphs')).",
+        ),
+        (spoil(paragraph, "qas", ["two"]), "at or after data[0].paragraphs[0].qas[0] (TypeError("),
         (spoil(first_qa, "id", "q2"), "(question q2): the id 'q2' was used at "),
         (spoil(paragraph, "qas", []), "squad.json holds no examples"),
     ],

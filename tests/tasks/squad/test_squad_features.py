@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.data import Answer, read_squad
+from albert_tf.tasks.squad.data import Answer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.squad.windows import make_windows
 from tests.support.builders import tiny_config
 
 
@@ -100,28 +99,3 @@ def test_unusable_questions_are_left_out_and_named_up_to_a_tenth(build, ask):
         build([*wrong, *good[1:]])
     with pytest.raises(AlbertError, match="2 of 11 questions cannot be used"):
         build([*wrong[:3], *good[:8]], training=False, labelled=True)
-
-
-@pytest.mark.realdata
-def test_real_training_windows_point_at_the_answers(build, squad_files, released):
-    path = squad_files / "train_parts" / "train-v2.0.10articles.json"
-    questions = read_squad(str(path))
-    lengths = {"max_seq_length": 192, "doc_stride": 64, "max_query_length": 32}
-    columns, _ = build(questions, tokenizer=released, version="2.0", **lengths)
-    asked = make_windows(questions, released, SquadSpec("2.0", **lengths))
-    windows = asked.windows
-    assert len(columns["input_mask"]) == len(windows.question)
-    assert len(questions) == 4719
-    with_answer = set()
-    for row, (start, end) in enumerate(labels(columns)):
-        number = windows.question[row]
-        question, shift = questions[number], windows.first[row] - windows.context_start[row]
-        if not start:
-            assert not end
-            continue
-        with_answer.add(question.id)
-        text, begin, stop = asked.text(number, start + shift, end + shift)
-        gold = question.answers[0]
-        assert gold.text.strip() in text
-        assert begin <= gold.start + 1 and stop >= gold.start + len(gold.text) - 1
-    assert len(with_answer) == sum(not question.is_impossible for question in questions)

@@ -4,14 +4,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 
@@ -118,22 +114,6 @@ def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(make_task, bat
             assert float(others[name]) == pytest.approx(float(value), abs=1e-5), name
 
 
-@pytest.mark.slow
-def test_xla_computes_the_same_gradients(make_task, batch):
-    task = make_task("2.0")
-    model = make_model(task)
-
-    def gradients(batch):
-        with tf.GradientTape() as tape:
-            loss = task.means(task.sums(model, batch, training=True), task.weights(batch))["loss"]
-        return [loss, *tape.gradient(loss, model.head.weights)]
-
-    for value, plain in zip(
-        tf.function(gradients, autograph=False, jit_compile=True)(batch), gradients(batch)
-    ):
-        np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
-
-
 def test_accuracies_count_what_is_right(make_task, batch):
     task = make_task()
     model = task.build_model()
@@ -177,24 +157,6 @@ def test_outputs_have_one_shape_for_all_lengths(make_task, batch, settings):
         if value.dtype == tf.float32:
             real = value.numpy() > -1e29
             np.testing.assert_allclose(long[name].numpy()[real], value.numpy()[real], atol=1e-4)
-
-
-def test_an_unknown_version_and_a_search_of_any_size_are_refused():
-    with pytest.raises(AlbertError, match=r"`version`='2' is unknown; use one of 1.1, 2.0"):
-        SquadSpec("2")
-    with pytest.raises(AlbertError, match="`end_n_top`=2147483647 must be an integer from 1 to"):
-        SquadSpec("2.0", end_n_top=2**31 - 1)
-
-
-def test_a_task_is_loaded_from_its_folder(make_task, config, tmp_path):
-    task = make_task("2.0", n_best_size=7)
-    task.save_files(str(tmp_path))
-    saved = json.loads((tmp_path / "task.json").read_text())
-    assert (saved["max_seq_length"], saved["doc_stride"]) == (32, 128)
-    again = SquadTask.load(str(tmp_path))
-    assert (again.spec, again.config, again.best_metric) == (task.spec, config, "best_f1")
-    other = SquadTask.load(str(tmp_path), n_best_size=3, doc_stride=9)
-    assert other.spec == dataclasses.replace(task.spec, n_best_size=3, doc_stride=9)
 
 
 CONTEXT = "the river , the cafe , a fine river"

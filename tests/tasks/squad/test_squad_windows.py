@@ -78,31 +78,6 @@ def test_long_questions_are_cut_and_make_room(tokenizer, ask):
         assert sequence[windows.context_start[window] : -1].tolist() == ids[first : first + size]
 
 
-@VOCABULARIES
-@pytest.mark.parametrize(
-    ("context", "answers"),
-    [
-        ("the   river \t a\u00a0\n b  c", ["river", "river \t a", "a\u00a0\n b", "b  c"]),
-        ("a ½ b 1½ c", ["½", "a ½", "1½", "½ c"]),
-        ("the ﬁne rivers, ﬁne", ["ﬁne", "ﬁne rivers", "ﬁne rivers, ﬁne"]),
-        ("a cafe\u0301s b naïve i\u0307 c", ["cafe\u0301s", "naïve", "i\u0307", "cafe\u0301s b"]),
-        ("a 漢字 b 漢", ["漢", "字", "漢字", "字 b", "b 漢"]),
-        ("a 1,250, b 50.", ["1,250", "1,250,", "50", "250, b"]),
-        ("  a\u200bb (c) \u201cd\u201d ", ["a\u200bb", "c", "(c)", "\u201cd\u201d", "d"]),
-    ],
-)  # fmt: skip
-def test_answers_are_recovered_from_their_pieces(request, vocabulary, context, answers, ask):
-    tokenizer = request.getfixturevalue(vocabulary)
-    question = ask(context, *answers)
-    windows = make_windows([question], tokenizer, SquadSpec("1.1"))
-    for answer in question.answers:
-        start, end = answer_spans(context, answer)[0]
-        text = pieces_text(windows, start, end)
-        assert answer.text in text
-        # No other words than those that the answer touches.
-        assert len(text.split()) == len(answer.text.split())
-
-
 ODD_LINE = (
     "the river ½ 1½ ﬁne ﬃ naïve cafe\u0301s É İstanbul ΟΔΟΣ straße 2013, 1,000 (x) “q” 漢字 한국 "
     "が \u1100\u1161 Ǆ ⅷ 😀 👩\u200d👧 ... $5 a-b x\u200by ẛ̣ ﷺ"
@@ -133,16 +108,6 @@ def test_answers_in_odd_texts_are_recovered_whole(request, vocabulary, ask):
         windows = make_windows([ask(context)], tokenizer, SquadSpec("1.1"))
         text = pieces_text(windows, start, stop)
         assert visible(text) == visible(context[start:stop]), (context, text)
-
-
-def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
-    calls = []
-    encode = type(tokenizer).encode_with_offsets
-    watched = lambda self, texts: calls.extend(texts) or encode(self, texts)  # noqa: E731
-    monkeypatch.setattr(type(tokenizer), "encode_with_offsets", watched)
-    questions = [ask("a b c"), ask("a b c"), ask("d"), ask("a b c")]
-    make_windows(questions, tokenizer, SquadSpec("1.1"))
-    assert calls == ["a b c", "d"]
 
 
 @pytest.mark.realdata

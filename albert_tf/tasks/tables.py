@@ -1,6 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pairs of texts with labels, from tables or data in memory."""
+"""Tables of texts with labels, and of predictions.
+
+Predictions are a TSV table: id or number, prediction and probabilities of each example. Numbered
+examples have their texts, too, before the prediction.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ import collections
 import contextlib
 import dataclasses
 import math
+import os
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import is_valid_text
+from albert_tf.io import files, storage
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.log import log
 from albert_tf.io.text_tables import (
@@ -22,9 +29,16 @@ from albert_tf.io.text_tables import (
     is_path,
     label_text,
     read_rows,
+    read_tsv,
     table_kind,
 )
+from albert_tf.weights.run_folder import RunFolder
 
+#: The file of predictions in an output directory, and the folder of those of several data sets.
+PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
+#: Rounding in a file may move the sum of a row's probabilities by this much.
+_SUM_TOLERANCE = 1e-3
+_PREDICTION = "prediction"
 #: A text that CSV quotes because there are quotes in it.
 _QUOTED = re.compile('"[^"]*(?:""[^"]*)+"')
 
@@ -151,9 +165,102 @@ def _label(row: dict[str, Any], column: str, where: str, kind: str | None) -> La
 def _name(row: dict[str, Any], column: str, where: str) -> str:
     """Returns a label or an ID as text. Models and predictions hold them, so they must be exact."""
     name = _field(row, column, where)
-    if not is_valid_text(name):
+    if not files.is_valid_text(name):
         raise AlbertError(
             f"{where}: {column!r} is {short_repr(name)}, with half of a surrogate pair, which no "
             "file can hold; replace that character."
         )
     return name
+
+
+class Predictions(NamedTuple):
+    """A table of predictions.
+
+    `columns` are the ids and perhaps texts, by name; `values` are probabilities, float64
+    [n, labels], or without labels [n] the predictions themselves.
+    """
+
+    columns: dict[str, tuple[str, ...]]
+    labels: list[str]
+    values: np.ndarray
+
+
+def find_predictions(folder: str) -> list[str]:
+    """Returns the paths of the tables in an output directory, or in a folder of several."""
+    patterns = PREDICTIONS_FILE, f"{PREDICTIONS}/*.tsv", f"*/{PREDICTIONS}/*.tsv"
+    return [path for x in patterns for path in storage.glob(os.path.join(folder, x))]
+
+
+def write_table(
+    folder: RunFolder,
+    name: str,
+    examples: Sequence[Any],
+    values: np.ndarray,
+    labels: Sequence[Label],
+) -> None:
+    """Writes predictions.tsv; for a data set of a name of its own, predictions/<name>.tsv.
+
+    Texts without an id are numbered from 0 and repeated there. For `values` and `labels` see
+    `write_predictions`.
+    """
+    path = folder.file(PREDICTIONS_FILE)
+    if name != "predict":
+        path = folder.file(PREDICTIONS, f"{name}.tsv")
+    columns = {"id": [example.id for example in examples]}
+    if None in columns["id"]:
+        columns = {"id": map(str, range(len(examples)))}
+        columns["text"] = [example.text for example in examples]
+        if examples[0].text_pair is not None:
+            columns["second_text"] = [example.text_pair for example in examples]
+    write_predictions(path, columns, values, labels)
+    log.info(f"Predictions for {len(examples):,} examples are in {path}.")
+
+
+def write_predictions(
+    path: str, columns: Mapping[str, Iterable[str]], values: np.ndarray, labels: Sequence[Label]
+) -> None:
+    """Writes a TSV file: the columns, prediction and, if there are labels, their probabilities."""
+    values, labels = np.reshape(values, [-1, len(labels) or 1]), [*map(label_text, labels)]
+    rows = [[*columns, _PREDICTION, *labels]]
+    for *row, value in zip(*columns.values(), values):
+        numbers = [f"{number:.6f}" for number in value]
+        rows.append([*row, *([labels[value.argmax()]] if labels else ()), *numbers])
+    files.write_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
+
+
+def read_predictions(path: str) -> Predictions:
+    """Reads a file written by `write_predictions`.
+
+    Raises:
+      AlbertError: it is another file, has no rows, or a row is damaged.
+    """
+    rows = ((number, fields) for number, fields in read_tsv(path) if any(fields))
+    number, header = next(rows, (1, []))
+    if header[:1] != ["id"] or _PREDICTION not in header:
+        raise AlbertError(
+            f"{path}:{number}: there are no predictions here; the columns should be id and "
+            "prediction, perhaps with texts between them."
+        )
+    first = header.index(_PREDICTION)
+    labels, columns, values = header[first + 1 :], [], []
+    for number, fields in rows:
+        try:
+            row = [float(field) for field in fields[first + bool(labels) :]]
+        except ValueError:
+            row = []
+        valid = len(fields) == len(header) and math.isfinite(sum(row))
+        if labels and valid:
+            valid = min(row, default=-1) >= 0 and abs(sum(row) - 1) < _SUM_TOLERANCE
+        if not (row and valid):
+            what = "probabilities that sum to 1" if labels else "a number"
+            raise AlbertError(f"{path}:{number}: the prediction is damaged; it should be {what}.")
+        columns.append(fields[:first])
+        values.append(row if labels else row[0])
+    if not values:
+        raise AlbertError(f"{path} has no predictions.")
+    return Predictions(dict(zip(header, zip(*columns))), labels, np.array(values))
+
+
+def _cell(text: str) -> str:
+    """Returns a text without the tabs and line ends that would break the table."""
+    return " ".join(text.split())
