@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord files: reads consecutive records, and names the first damaged one.
+"""TFRecord files: reads consecutive records, and names the damaged ones.
 
 A record is framed by its length (uint64, little-endian), a checksum of the length (uint32), and
 after the payload a checksum of it (tensorflow/core/lib/io/record_writer.h). TensorFlow's reader
@@ -11,7 +11,7 @@ lengths are followed here first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LENGTH_BYTES = 8
 #: What framing adds to each payload.
 FRAME_BYTES = 16
-#: Size of the reads of `read_examples`.
+#: Size of the reads of `read_frames`.
 _BLOCK_BYTES = 4 << 20
 
 
@@ -71,12 +71,21 @@ def check_lengths(path: bytes, offset: np.int64, size: np.int64) -> np.int64:
     return size
 
 
-def read_examples(path: str) -> Iterator[bytes]:
-    """Yields the payloads of all records of a TFRecord file, in bounded memory.
+class Frame(NamedTuple):
+    """A record: the byte of the file at which it begins, its payload, and what is wrong with it."""
+
+    byte: int
+    example: bytes
+    fault: str = ""
+
+
+def read_frames(path: str) -> Iterator[Frame]:
+    """Yields all records of a TFRecord file, faulty ones too, in bounded memory.
+
+    After a record whose length is wrong, no other one can be located.
 
     Raises:
-      AlbertError: the file is missing or cannot be read, or a record is damaged or cut off; see
-        `record_error`.
+      AlbertError: the file is missing or cannot be read.
     """
     import tensorflow as tf
 
@@ -85,7 +94,7 @@ def read_examples(path: str) -> Iterator[bytes]:
         return dataset.batch(count).get_single_element().numpy().tolist()
 
     files.check_file(path, "record file")
-    number = begin = 0
+    begin = 0
     try:
         size = storage.size(path)
         with tf.io.gfile.GFile(path, "rb") as f:
@@ -96,20 +105,32 @@ def read_examples(path: str) -> Iterator[bytes]:
                 if len(bounds) == 1:  # The record is larger than the block, or its length is wrong.
                     bounds.append(_end(block, 0))
                     if begin + bounds[1] > size:
-                        raise record_error(path, number, begin, "the file is cut off or damaged")
-                count = len(bounds) - 1
+                        yield Frame(begin, b"", "the file is cut off or damaged")
+                        return
+                places = [begin + bound for bound in bounds]
                 try:
-                    yield from read(begin, count)
+                    yield from map(Frame, places, read(begin, len(bounds) - 1))
                 except tf.errors.DataLossError:
-                    for intact, bound in enumerate(bounds[:-1]):
+                    for place in places[:-1]:
                         try:
-                            yield from read(begin + bound, 1)
+                            yield Frame(place, *read(place, 1))
                         except tf.errors.DataLossError:
-                            at = number + intact, begin + bound
-                            raise record_error(path, *at, "its checksum is wrong") from None
-                number, begin = number + count, begin + bounds[-1]
+                            yield Frame(place, b"", "its checksum is wrong")
+                begin = places[-1]
     except tf.errors.OpError as error:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error
+
+
+def read_examples(path: str) -> Iterator[bytes]:
+    """Yields the payloads of all records of a TFRecord file, in bounded memory.
+
+    Raises:
+      AlbertError: as `read_frames`; or a record is faulty, see `record_error`.
+    """
+    for number, frame in enumerate(read_frames(path)):
+        if frame.fault:
+            raise record_error(path, number, *frame[::2])
+        yield frame.example
 
 
 def record_error(path: str, number: int, byte: int, fault: str) -> AlbertError:

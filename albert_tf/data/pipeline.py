@@ -95,7 +95,10 @@ class RecordSource:
         shards = self.manifest.shards
         with Progress("looking for damage", sum(shard.bytes for shard in shards)) as progress:
             for path, shard in zip(self.files, shards):
-                check_shard(path, self.features, shard, progress.update, self.vocab_size)
+                known = self.features, shard, progress.update, self.vocab_size
+                _, errors = check_shard(path, *known)
+                if errors:
+                    raise errors[0]
 
     @property
     def description(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
-from albert_tf.data.framing import FRAME_BYTES, read_examples, record_error
+from albert_tf.data.framing import FRAME_BYTES, read_frames, record_error
 from albert_tf.errors import AlbertError, StoppedError, first_line
 from albert_tf.io import files, storage
 
@@ -76,8 +76,8 @@ def check_shard(
     listed: records.ShardInfo | None,
     on_read: Callable[[int], object],
     vocab_size: int | None,
-) -> int:
-    """Reads and checks all records of a shard, and returns their number.
+) -> tuple[int, list[AlbertError]]:
+    """Reads and checks all records of a shard.
 
     Args:
       path: the TFRecord file.
@@ -86,30 +86,39 @@ def check_shard(
       on_read: called from time to time with the number of bytes read since the last call.
       vocab_size: limit of the ids; None: no limit.
 
+    Returns:
+      The number of records, and an error for each faulty one, which names it and its byte; or else
+      one if the shard differs from what it should be.
+
     Raises:
-      AlbertError: the shard is missing or faulty; names the first faulty record and its byte.
+      AlbertError: the shard is missing or cannot be read.
     """
-    bounds = array("q", [0])
-    examples = read_examples(path)
-    while batch := list(islice(examples, _BATCH)):
-        first = len(bounds) - 1
-        for example in batch:
-            bounds.append(bounds[-1] + FRAME_BYTES + len(example))
-        if faults := _faults(batch, features, vocab_size):
-            row, fault = min(faults.items())
-            raise record_error(path, first + row, bounds[first + row], fault)
-        on_read(bounds[-1] - bounds[first])
-    if listed:
+    begins, errors, frames, end = array("q"), [], read_frames(path), 0
+    while batch := list(islice(frames, _BATCH)):
+        first, faults = len(begins), {row: x.fault for row, x in enumerate(batch) if x.fault}
+        intact = [row for row in range(len(batch)) if row not in faults]
+        found = _faults([batch[row].example for row in intact], features, vocab_size)
+        faults |= {intact[row]: fault for row, fault in found.items()}
+        errors += [
+            record_error(path, first + row, batch[row].byte, faults[row]) for row in sorted(faults)
+        ]
+        begins.extend(frame.byte for frame in batch)
+        done, end = end, begins[-1] + FRAME_BYTES + len(batch[-1].example)
+        on_read(end - done)
+    if listed and not errors:
+        bounds = [*begins, end]
         ends = np.cumsum([(block.examples, block.bytes) for block in listed.blocks], axis=0)
         found = "" if files.sha256(path) == listed.sha256 else "another checksum"
         if not found and any(bounds[number] != at for number, at in ends.tolist()):
             found = "blocks at other bytes"
         if found:
-            raise AlbertError(
-                f"{path} differs from its manifest, or from the file that this run opened: it has "
-                f"{found}; build it again, which gives the same bytes, or copy it again."
+            errors.append(
+                AlbertError(
+                    f"{path} differs from its manifest, or from the file that this run opened: it "
+                    f"has {found}; build it again, which gives the same bytes, or copy it again."
+                )
             )
-    return len(bounds) - 1
+    return len(begins), errors
 
 
 def _faults(
@@ -119,7 +128,7 @@ def _faults(
     import tensorflow as tf
 
     try:
-        parsed = records.parse_columns(tf.constant(examples), features)
+        parsed = records.parse_columns(tf.constant(examples, tf.string), features)
     # TensorFlow quotes a name that is not UTF-8, and Python then cannot decode the message.
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
         if len(examples) == 1:

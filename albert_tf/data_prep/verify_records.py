@@ -5,9 +5,9 @@ manifest; or prints some records.
 
   albert verify-records --input_file=records
 
-For each faulty shard, prints the path, the record and the byte offset of the
-first fault. Exits with status 1 if there is any. --num_examples prints records
-as text instead, with [original|present] for each predicted piece.
+For each faulty record, prints the shard, its number, its byte offset and the
+fault. Exits with status 1 if there is any. --num_examples prints records as
+text instead, with [original|present] for each predicted piece.
 """
 
 from __future__ import annotations
@@ -108,14 +108,17 @@ def verify(folders: Sequence[RecordFiles]) -> int:
             shards = folder.manifest.shards if folder.manifest else [None] * len(folder.paths)
             vocab_size = folder.tokenizer.vocab_size if folder.tokenizer else None
             for path, shard in zip(folder.paths, shards):
+                known = folder.features, shard, progress.update, vocab_size
                 try:
-                    count = check_shard(path, folder.features, shard, progress.update, vocab_size)
+                    count, errors = check_shard(path, *known)
                 except AlbertError as error:
-                    faulty += 1
+                    count, errors = 0, [error]
+                for error in errors:
                     progress.note(f"error: {error}")
-                    continue
+                faulty += bool(errors)
                 total += count
-                print(f"{path}: {count} records, good")
+                if not errors:
+                    print(f"{path}: {count} records, good")
     print(f"{len(paths) - faulty} of {len(paths)} shards are good, {total} records.")
     for folder in folders:
         name = os.path.dirname(folder.paths[0]) or "."

@@ -134,16 +134,19 @@ def test_blocks_must_start_with_a_record(tmp_path, check):
         assert message in error
 
 
-def test_a_flipped_bit_is_located_and_other_shards_are_still_checked(tmp_path, capsys):
+def test_all_damaged_records_are_located_and_other_shards_are_still_checked(tmp_path, capsys):
     examples = encoded(good_columns())
     infos = [records.write_shard(str(tmp_path / f"{name}.tfrecord"), examples) for name in "abc"]
     Manifest("pretraining", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
-    offset = 11 * (len(examples[0]) + FRAME_BYTES)
-    flip_a_bit(tmp_path / "b.tfrecord", offset + 50)
+    offsets = [number * (len(examples[0]) + FRAME_BYTES) for number in (11, 14)]
+    for offset in offsets:
+        flip_a_bit(tmp_path / "b.tfrecord", offset + 50)
     faulty = verify(find_records(str(tmp_path)))
     output = capsys.readouterr()
     assert faulty == 1
-    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong; build" in output.err
+    for number, offset in zip((11, 14), offsets):
+        fault = f"b.tfrecord: record {number} (byte {offset}): its checksum is wrong; build"
+        assert fault in output.err
     assert "2 of 3 shards are good" in output.out
 
 
