@@ -27,6 +27,7 @@ _HOME = {
     "RunConfig": "albert_tf.training.specs",
     "TextClassifier": "albert_tf.tasks.classification.classifier",
     "TextRegressor": "albert_tf.tasks.classification.classifier",
+    "TextTagger": "albert_tf.tasks.tagging.tagger",
     "Tokenizer": "albert_tf.tokenization.tokenizer",
     "TrainSpec": "albert_tf.training.specs",
     "export_model": "albert_tf.tasks.export",

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `albert`, also `python -m albert_tf`: lists the commands and starts one.
 
-A command is a script, or a module of `albert_tf.commands`, which uses a model. `classify`, `answer`
-and `choose` are both: if the first argument is not a flag, it is the model to use; otherwise they
-are the script that trains it.
+A command is a script, or a module of `albert_tf.commands`, which uses a model. `classify`,
+`answer`, `choose` and `tag` are both: if the first argument is not a flag, it is the model to use;
+otherwise they are the script that trains it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ GROUPS = {
         ),
         "choose": Command(
             "choose among options: your own data, RACE", ("commands.choose", "scripts.run_race")
+        ),
+        "tag": Command(
+            "find entities in texts, or tag words", ("commands.tag", "scripts.run_tagger")
         ),
     },
     "Pretrain a model on your own text": {

@@ -73,7 +73,7 @@ def test_help_of_every_command_shows_examples_without_importing_tensorflow():
         assert "python " not in explained, name
         assert max(map(len, explained.splitlines())) <= 80, name
         assert f"\nalbert {name}:\n  --" in flags, name
-    for name in ("classify", "answer", "choose"):
+    for name in ("classify", "answer", "choose", "tag"):
         assert f"\n  albert {name} runs/" in texts[name]
         assert re.search(rf"^  albert {name} --.*\bdo_train", texts[name], re.M)
 

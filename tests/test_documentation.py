@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """README and the pages in docs agree with the code."""
 
+import collections
 import json
 import re
 import subprocess
@@ -37,9 +38,12 @@ def documented_flags():
     The key of a command that uses a model is "albert <name> MODEL".
     """
     sections = re.split(r"^## `(.*)`$", (ROOT / "docs/flags.md").read_text("utf-8"), flags=re.M)
-    pairs = zip(sections[1::2], sections[2::2])
     row = re.compile(r"^\| `--(\w+)` \| (.*?) \|", flags=re.M)
-    return {script: dict(row.findall(text)) for script, text in pairs}
+    found = collections.defaultdict(dict)
+    for titles, text in zip(sections[1::2], sections[2::2]):
+        for script in titles.split("`, `"):
+            found[script].update(row.findall(text))
+    return found
 
 
 def commands(page):

@@ -70,6 +70,7 @@ def test_the_commands_of_albert_run(tmp_path):
     stand_ins.write_classifier(tmp_path / "runs/rte", ("entailment", "not_entailment"))
     stand_ins.write_squad_run(tmp_path / "runs/squad")
     stand_ins.write_race_run(tmp_path / "runs/race")
+    stand_ins.write_tagger_run(tmp_path / "runs/ner")
     (tmp_path / "questions.csv").write_text('question,context\nWho wrote it?,"Ada, in 1843."\n')
     for name in ("texts.txt", "article.txt"):
         (tmp_path / name).write_text("Ada wrote it.\nIn 1843.\n")

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Models with a linear layer on the pooled output: a classifier, and a choice among options."""
+"""Models with a linear layer: a classifier, a choice among options, and a tagger."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ClassificationHead(WeightedLayer):
         self._bias = self.vector("output_bias", num_labels)
 
     def call(self, x: Tensor) -> Tensor:
-        """Maps float32 [rows, H] to float32 logits [rows, num_labels]."""
+        """Maps float32 [..., H] to float32 logits [..., num_labels]."""
         logits = tf.matmul(x, self._weights, transpose_b=True)
         return tf.nn.bias_add(logits, self._bias)
 
@@ -128,3 +128,22 @@ class AlbertMultipleChoice(AlbertClassifier):
                 outputs["pooled_output"], [-1, choices, self.config.hidden_size]
             ),
         }
+
+
+@keras.utils.register_keras_serializable(package="albert_tf")
+class AlbertTagger(AlbertClassifier):
+    """Classification of each position, with a linear layer on the last layer's output.
+
+    Called with the encoder's dict. Returns a dict: `logits` float32 [B, S, num_labels].
+
+    Args:
+      config: the architecture.
+      num_labels: number of tags.
+      dropout_rate: dropout on the last layer's output.
+    """
+
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
+        """Classifies the positions of a batch; see the class."""
+        sequence = self.encoder(inputs, training=training)["sequence_output"]
+        x = tf.cast(sequence, tf.float32)
+        return {"logits": self.head(dropout(x, self.dropout_rate, training))}

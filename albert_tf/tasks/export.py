@@ -26,7 +26,7 @@ from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.run_folder import TASK_FILE, find_beside
 
 #: Packages of the library's tasks; other tasks are found once their module has been imported.
-_BUILT_IN = ("classification", "multiple_choice", "squad")
+_BUILT_IN = ("classification", "multiple_choice", "squad", "tagging")
 SAVED_MODEL = "saved_model"
 #: The precisions of each format.
 FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32,)}

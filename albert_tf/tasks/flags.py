@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of the runners, what they ask for, and a runner for any task."""
+"""The flags of the runners, and what they ask for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags
 
-from albert_tf.cli import script
 from albert_tf.cli.flags import (
     check_needs,
-    define_overwrite_flag,
     define_path,
     define_settings,
     given_settings,
@@ -91,9 +89,9 @@ def requested() -> list[str]:
     return [action for action in ACTIONS if FLAGS[f"do_{action}"].value]
 
 
-def check_requested(*others: str) -> None:
-    """Raises AlbertError if nothing is asked for, by ACTIONS or others; see also `check_needs`."""
-    names = [name for name in [*(f"do_{action}" for action in ACTIONS), *others] if name in FLAGS]
+def check_requested() -> None:
+    """Raises AlbertError if nothing is asked for, by one of ACTIONS; see also `check_needs`."""
+    names = [name for name in (f"do_{action}" for action in ACTIONS) if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         raise AlbertError(f"There is nothing to do: give one of --{', --'.join(names)}.")
     check_needs()
@@ -185,38 +183,3 @@ def open_run(
     task, config = open_task(task_class, recipe, make_spec(train) if FLAGS.do_train else {})
     held_out, new = (read(x, task.spec) if x in asked else () for x in ("eval", "predict"))
     return task, Examples(train, {"eval": held_out}, {"predict": new}), config
-
-
-def run_task_script(
-    task_class: type[FineTuningTask],
-    read: Callable[[str], Sequence[Any]],
-    make_spec: Callable[[Sequence[Any]], Mapping[str, Any]],
-) -> None:
-    """Runs a script that trains, evaluates, predicts and exports a task, and exits.
-
-    It has the recipe for texts of one's own. examples/run_token_classifier.py uses it; the scripts
-    of the built-in tasks have further flags. `read` reads the examples of a file; `make_spec`
-    returns the task's own settings for training examples, without `max_seq_length`.
-    """
-
-    def define_flags() -> None:
-        define_finetuning_flags("Examples")
-        text = "A new folder for a SavedModel of the model in --output_dir."
-        define_path("export_path", None, text)
-        define_overwrite_flag()
-
-    def main() -> None:
-        from albert_tf.tasks.export import export_model
-        from albert_tf.tasks.runner import run
-
-        check_requested("export_path")
-        if FLAGS.export_path and FLAGS.strategy == "multi_worker":
-            raise AlbertError(
-                "--export_path is not for --strategy=multi_worker, as every machine would write "
-                "it; export afterwards, on one machine."
-            )
-        run(*open_run(task_class, "custom", lambda action, _: read(file_of(action)), make_spec))
-        if FLAGS.export_path:
-            export_model(FLAGS.output_dir, FLAGS.export_path, FLAGS.overwrite)
-
-    script.run(main, define_flags)

@@ -16,6 +16,9 @@ from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleCho
 from albert_tf.tasks.squad.answerer import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns
+from albert_tf.tasks.tagging.data import TaggingSpec
+from albert_tf.tasks.tagging.tagger import TextTagger
+from albert_tf.tasks.tagging.task import TaggingTask
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
 
@@ -147,3 +150,21 @@ def test_wrong_arguments_end_with_one_line(arguments, message, albert):
     done = albert(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {message}")
+
+
+def test_entities_are_printed_of_texts_and_of_words(albert, fine_tuned, tmp_path):
+    folder = fine_tuned(TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 8))
+    expected = TextTagger.load(folder).predict(TEXTS)
+    lines = albert("tag", folder, *TEXTS).ok().stdout.splitlines()
+    found = [entity for result in expected for entity in result.entities]
+    assert [line.split()[:3] for line in lines] == [
+        [f"{x.score:.1%}", "X", f"{x.start}-{x.end}"] for x in found
+    ]
+    rows = [{"tokens": text.split()} for text in TEXTS]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    printed = json_lines(
+        albert("tag", folder, f"--input_file={tmp_path}/rows.jsonl", "--json").ok().stdout
+    )
+    assert [row["text"] for row in printed] == TEXTS
+    for row, result in zip(printed, expected):
+        assert row["entities"] == [pytest.approx(entity._asdict()) for entity in result.entities]

@@ -17,7 +17,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests import test_run_classifier, test_run_race, test_run_squad
+from tests import test_run_classifier, test_run_race, test_run_squad, test_run_tagger
 from tests.faults.kills import Configuration
 from tests.support.builders import tiny_config, write_vocabulary
 
@@ -43,6 +43,7 @@ def write_data(folder: Path) -> None:
     _write_classifier(folder / "classifier")
     _write_squad(folder / "squad")
     _write_race(folder / "race")
+    _write_tags(folder / "tags")
 
 
 def _write_classifier(folder: Path) -> None:
@@ -75,6 +76,12 @@ def _write_race(folder: Path) -> None:
     for split in ("train", "dev", "test"):
         test_run_race.write_race(folder / "RACE", split, 4)
     os.unlink(folder / "RACE/dev/high/3.txt")
+
+
+def _write_tags(folder: Path) -> None:
+    folder.mkdir()
+    _write_model_files(folder, test_run_tagger.WORDS, test_run_tagger.CONFIG)
+    test_run_tagger.write_columns(folder, train=40, eval=10, predict=5)
 
 
 def _write_model_files(folder: Path, words: Sequence[str], config: AlbertConfig) -> None:
@@ -145,6 +152,8 @@ def _building(*more: str) -> Arguments:
 _SQUAD = [f"--{name}_file={{}}/{name}.json" for name in ("train", "eval", "predict")]
 _SQUAD += ["--version=2.0", "--max_seq_length=32", "--max_query_length=8", "--train_step=16"]
 _RACE = ["--data_dir={}", "--max_seq_length=24", "--max_qa_length=8", "--train_step=16"]
+_TAGS = [f"--{name}_file={{}}/{name}.txt" for name in ("train", "eval", "predict")]
+_TAGS += ["--max_seq_length=8", "--train_step=16"]
 _EVALUATED = ("checkpoints", "best")
 _SEEDS = [f"seed-{seed}/{folder}" for seed in (7, 8) for folder in _EVALUATED]
 _BUILT = ("_build", "_build", "")
@@ -194,6 +203,7 @@ CONFIGURATIONS = {
         ),
         Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),
         Configuration("multiple choice", "run_race", _fine_tuning("race", *_RACE), _EVALUATED),
+        Configuration("tagging", "run_tagger", _fine_tuning("tags", *_TAGS), _EVALUATED),
         Configuration("builder", BUILD, _building("--dupe_factor=40"), _BUILT),
         Configuration(
             "builder, compact, 2 workers",

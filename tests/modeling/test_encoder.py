@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTagger
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, TrainingStep, graph_mode, training_step
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -229,6 +229,7 @@ def test_copies_do_not_thaw_what_a_constructor_froze(small_config):
         (AlbertPretrainer, {}),
         (AlbertClassifier, {"num_labels": 3, "dropout_rate": 0.2}),
         (AlbertMultipleChoice, {"dropout_rate": 0.2}),
+        (AlbertTagger, {"num_labels": 3}),
         (AlbertSpanAnswerer, {}),
         (AlbertBeamAnswerer, {"start_n_top": 2, "end_n_top": 3, "dropout_rate": 0.2}),
     ],

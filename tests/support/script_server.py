@@ -31,6 +31,7 @@ _IMPORTED = (
     "run_classifier",
     "run_squad",
     "run_race",
+    "run_tagger",
     "data_prep.create_pretraining_data",
     "albert_tf.optimization.optimizer",
     "albert_tf.tasks.glue.run",

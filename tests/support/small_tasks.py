@@ -26,6 +26,8 @@ from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextExample
+from albert_tf.tasks.tagging.data import TaggingSpec, tagged_texts
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
@@ -37,7 +39,7 @@ from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 WORDS = [f"w{i}" for i in range(35)]
 PIECES = vocabulary(WORDS)
 PRETRAINING = ("masked", "compact")
-FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice")
+FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice", "tagging")
 
 
 class SmallTask(NamedTuple):
@@ -91,6 +93,11 @@ def open_small_task(
         spec = MultipleChoiceSpec(max_seq_length=max_seq_length, max_qa_length=6)
         task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)
         data = _questions(examples)
+    elif name == "tagging":
+        task = TaggingTask(config, tokenizer, TaggingSpec(("x", "y"), max_seq_length), dropout_rate)
+        sentences = (_sentence(3 + 7 * i % 25, i).split() for i in range(examples))
+        rows = ({"tokens": x, "tags": ["xy"[w < "w2"] for w in x]} for x in sentences)
+        data = tagged_texts(("file", row) for row in rows)
     else:
         labels = ("x", "y") if name == "classification" else ()
         spec = ClassificationSpec(labels, max_seq_length)

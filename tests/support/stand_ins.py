@@ -15,6 +15,8 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.glue.tasks import TASKS, Split
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.tagging.data import TaggingSpec
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import write_best, write_run
@@ -70,6 +72,11 @@ def write_race_run(folder: Path) -> None:
     """Writes an output directory of run_race.py, with random weights."""
     spec = MultipleChoiceSpec(max_seq_length=64, max_qa_length=32)
     write_run(MultipleChoiceTask(config(), tokenizer(), spec), folder)
+
+
+def write_tagger_run(folder: Path) -> None:
+    """Writes an output directory of run_tagger.py, with random weights."""
+    write_run(TaggingTask(config(), tokenizer(), TaggingSpec(("B-X", "I-X", "O"), 48)), folder)
 
 
 def write_glue(folder: Path, tasks: Sequence[str]) -> None:
