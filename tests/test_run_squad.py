@@ -142,7 +142,8 @@ def test_a_handful_of_questions_is_learned_and_results_are_written(trained, fold
     assert (output_dir / "null_odds.json").exists() == (version == "2.0")
     if version == "2.0":
         assert results["all_null_f1"] == 50
-        assert read(output_dir / "thresholds.json")["null_threshold"] == results["null_threshold"]
+        kept = read(output_dir / "thresholds.json")["thresholds"]
+        assert kept == {"null_threshold": results["null_threshold"]}
         left_out = (output_dir / "left_out_train.txt").read_text()
         assert "train: 16 questions, 16 windows; 1 are left out (left_out_*.txt in" in printed
         assert "has the answer 'Mars', which is not in the context as whole words." in left_out
@@ -165,7 +166,7 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
         best, former = entries[0], nbest[name][0]
         assert best["probability"] == pytest.approx(former["probability"], abs=1e-5)
     if version == "2.0":
-        threshold = read(output_dir / "thresholds.json")["null_threshold"]
+        threshold = read(output_dir / "thresholds.json")["thresholds"]["null_threshold"]
         assert f"Threshold on the null odds: {threshold:.4f}." in done.stdout
         done = run("do_predict", **given, null_score_diff_threshold=-1e9)
         assert set(read(output_dir / "predictions.json").values()) == {""}
@@ -176,9 +177,10 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
 def test_a_threshold_of_other_weights_is_not_used(trained, tmp_path):
     _, output_dir, _ = trained
     kept = read(output_dir / "thresholds.json")
-    assert QuestionAnswerer.load(str(output_dir)).threshold == kept["null_threshold"] != 0
+    threshold = kept["thresholds"]["null_threshold"]
+    assert QuestionAnswerer.load(str(output_dir)).threshold == threshold != 0
     copy = shutil.copytree(output_dir, tmp_path / "copy")
-    assert QuestionAnswerer.load(str(copy)).threshold == kept["null_threshold"]
+    assert QuestionAnswerer.load(str(copy)).threshold == threshold
     (copy / "thresholds.json").write_text(json.dumps({**kept, "checkpoint": "checkpoints/ckpt-1"}))
     assert QuestionAnswerer.load(str(copy)).threshold == 0
 

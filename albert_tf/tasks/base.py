@@ -25,7 +25,7 @@ from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
 from albert_tf.pretrained.locate import locate
-from albert_tf.settings import check_names
+from albert_tf.settings import check_names, check_number
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -38,7 +38,13 @@ from albert_tf.weights.load import (
     load_weights,
     open_source,
 )
-from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_beside
+from albert_tf.weights.run_folder import (
+    TASK_FILE,
+    RunFolder,
+    find_beside,
+    find_checkpoint,
+    has_checkpoint,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from albert_tf.weights.source import Source
 
 _Part = TypeVar("_Part")
+THRESHOLDS_FILE = "thresholds.json"
 #: Pairs of texts tokenized together.
 _CHUNK = 2048
 
@@ -114,10 +121,14 @@ class FineTuningTask(Task):
         the maximum length of a sequence in tokens.
       dropout_rate: dropout on the input of the task's head.
 
+    Attributes:
+      thresholds: those of `threshold_names`; None until an evaluation finds the best ones.
+
     Raises:
       AlbertError: the configuration does not fit the tokenizer or the length.
     """
 
+    thresholds: Mapping[str, float] | None = None
     #: The dataclass of `spec`.
     spec_class: type
     #: The setting in `spec`, if there is one, with the names of the outputs of the head.
@@ -175,7 +186,7 @@ class FineTuningTask(Task):
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> Self:
-        """Loads the task of the model in an output directory.
+        """Loads the task of the model in an output directory, with the thresholds kept there.
 
         `changes` override entries of its `task_file`.
 
@@ -189,7 +200,14 @@ class FineTuningTask(Task):
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         where += f" does not describe {cls.name.replace('_', ' ')}"
         spec = from_json(cls.spec_class, values, where)
-        return cls(*load_model_files(folder), spec)
+        task = cls(*load_model_files(folder), spec)
+        task.thresholds = load_thresholds(RunFolder(folder), task.threshold_names)
+        return task
+
+    @property
+    def threshold_names(self) -> Sequence[str]:
+        """The thresholds on outputs that the task decides by; none if it needs no evaluation."""
+        return ()
 
     def open_examples(
         self,
@@ -269,7 +287,8 @@ class FineTuningTask(Task):
         return data.outputs(functools.partial(self.predict, model))
 
     def forget_evaluation(self) -> None:
-        """Forgets what the last evaluation set, because other weights have been loaded."""
+        """Forgets the thresholds of the last evaluation, because other weights have been loaded."""
+        self.thresholds = None
 
     def load_initial(self, checkpoint: str, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
         """See Task. A head for the same outputs is taken over, any other one is not.
@@ -323,6 +342,17 @@ class FineTuningTask(Task):
         self, data: ExampleSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
     ) -> None:
         """Writes more than the `results`, which are in eval_results.json; by default nothing."""
+
+    def keep_thresholds(self, thresholds: Mapping[str, float], folder: RunFolder) -> None:
+        """Keeps the best thresholds of an evaluation with its weights, if there were none before.
+
+        So those found after the training stay when the model is evaluated on other examples.
+        """
+        if self.thresholds is None:
+            self.thresholds, model = thresholds, folder.best_seed()
+            kept = {"thresholds": thresholds, "checkpoint": _checkpoint(model)}
+            files.write_json(model.file(THRESHOLDS_FILE), kept)
+            log.info("The thresholds that are best for these examples are kept with the model.")
 
     def export(self, model: AlbertModel) -> Export:
         """Builds the SavedModel, which takes text; raises AlbertError if the task has none."""
@@ -390,6 +420,31 @@ class ChoiceTask(FineTuningTask):
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `probabilities` [batch, choices]."""
         return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
+
+
+def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float] | None:
+    """Returns the thresholds kept with the model in a folder; raises AlbertError for damaged ones.
+
+    None if there are none, or only those of other weights, from which training has gone on.
+    """
+    if not (names and folder.has(THRESHOLDS_FILE)):
+        return None
+    path = folder.file(THRESHOLDS_FILE)
+    kept = files.read_object(path, "file of thresholds")
+    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
+        return None
+    thresholds = kept.get("thresholds")
+    if not isinstance(thresholds, dict) or {*thresholds} != {*names}:
+        raise AlbertError(f"{path} must have `thresholds` for {joined(names)}; evaluate again.")
+    for name, value in thresholds.items():
+        check_number(f"The threshold of {name!r} in {path}", value, -1e38)
+    return thresholds
+
+
+def _checkpoint(folder: RunFolder) -> str | None:
+    """Returns the name of the weights that are used, relative to the folder; None without any."""
+    path = folder.path
+    return os.path.relpath(find_checkpoint(path), path) if has_checkpoint(path) else None
 
 
 def model_inputs(batch: Tensors) -> Tensors:

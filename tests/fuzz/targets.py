@@ -32,7 +32,7 @@ from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archives
-from albert_tf.tasks.base import FineTuningTask
+from albert_tf.tasks.base import THRESHOLDS_FILE, FineTuningTask, load_thresholds
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
@@ -46,7 +46,7 @@ from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleCho
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.squad.data import Question, answer_spans, read_squad
 from albert_tf.tasks.squad.scoring import find_best_thresholds, score
-from albert_tf.tasks.squad.task import THRESHOLDS_FILE, SquadSpec, SquadTask, load_threshold
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns, read_texts
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
@@ -476,8 +476,8 @@ _RUNS = {
         )
     },
     "thresholds": Target(
-        written(THRESHOLDS_FILE, {"null_threshold": -1.5, "checkpoint": None}),
-        lambda path: load_threshold(RunFolder(str(path.parent))),
+        written(THRESHOLDS_FILE, {"thresholds": {"x": -1.5}, "checkpoint": None}),
+        lambda path: load_thresholds(RunFolder(str(path.parent)), ["x"]),
         True,
     ),
     "checkpoint file of a run": Target(partial(_checkpoint, "checkpoint"), _restore),

@@ -64,8 +64,8 @@ def write_squad_run(folder: Path) -> None:
     """Writes an output directory of run_squad.py for SQuAD 2.0 that answers every question."""
     spec = SquadSpec("2.0", max_seq_length=64, doc_stride=32, max_query_length=16)
     write_run(SquadTask(config(), tokenizer(), spec), folder)
-    threshold = {"null_threshold": 1e6, "checkpoint": None}
-    (folder / "thresholds.json").write_text(json.dumps(threshold))
+    kept = {"thresholds": {"null_threshold": 1e6}, "checkpoint": None}
+    (folder / "thresholds.json").write_text(json.dumps(kept))
 
 
 def write_race_run(folder: Path) -> None:

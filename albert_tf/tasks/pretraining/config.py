@@ -87,7 +87,7 @@ class PretrainingConfig(RunConfig):
         None,
         "Factor of the sentence order loss; 0 trains the masked LM alone. Default: 1 for records "
         "with sentence order.",
-        needs="do_train",
+        flag=None,
     )
     num_train_steps: int = setting(125000, "Training steps.", minimum=1, needs="do_train")
     eval_every_steps: int | None = setting(

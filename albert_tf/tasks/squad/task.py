@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -39,13 +39,14 @@ from albert_tf.tasks.squad.scoring import score_answers
 from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors, correct
-from albert_tf.weights.run_folder import RunFolder, find_checkpoint, has_checkpoint
+from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.export.saved_model import Export
     from albert_tf.modeling.encoder import AlbertModel
 
-THRESHOLDS_FILE = "thresholds.json"
+#: The name of the threshold, and of the metric that finds it.
+THRESHOLD = "null_threshold"
 #: The columns of training windows.
 LABELS = ("start_positions", "end_positions")
 #: Questions with problems that are shown; all are in a file.
@@ -69,8 +70,6 @@ class SquadTask(FineTuningTask):
     """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
 
     Attributes:
-      threshold: for 2.0, null odds above which a question counts as unanswerable; None until an
-        evaluation finds the best one.
       left_out: of the training data; see QuestionSet.
     """
 
@@ -78,7 +77,6 @@ class SquadTask(FineTuningTask):
     spec_class = SquadSpec
     prediction_files = FILES
     constant_answers: ClassVar = {"f1": "all_null_f1"}
-    threshold: float | None = None
     left_out: Sequence[str] = ()
 
     @property
@@ -86,13 +84,15 @@ class SquadTask(FineTuningTask):
         """See Task: F1; for 2.0, with the best threshold."""
         return "best_f1" if self.spec.version == "2.0" else "f1"
 
-    @classmethod
-    def load(cls, folder: str, **changes: Any) -> SquadTask:
-        """See FineTuningTask; also loads the threshold kept beside the model."""
-        task = super().load(folder, **changes)
-        if task.spec.version == "2.0":
-            task.threshold = load_threshold(RunFolder(folder))
-        return task
+    @property
+    def threshold_names(self) -> Sequence[str]:
+        """See FineTuningTask: for 2.0, the null odds above which there is no answer."""
+        return () if self.spec.version == "1.1" else (THRESHOLD,)
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold, see `threshold_names`; None until an evaluation finds the best one."""
+        return (self.thresholds or {}).get(THRESHOLD)
 
     def use_threshold(self, threshold: float) -> None:
         """Sets the threshold.
@@ -106,16 +106,12 @@ class SquadTask(FineTuningTask):
                 "answer. Leave it out."
             )
         check_number("`null_score_diff_threshold`", threshold, -1e38)
-        self.threshold = threshold
+        self.thresholds = {THRESHOLD: threshold}
 
     @property
     def answer_threshold(self) -> float | None:
         """The threshold to answer with, by default 0: more likely than not. None for 1.1."""
         return None if self.spec.version == "1.1" else self.threshold or 0.0
-
-    def forget_evaluation(self) -> None:
-        """See FineTuningTask: forgets the threshold."""
-        self.threshold = None
 
     def encode(
         self, examples: Sequence[Question], *, labelled: bool = True, training: bool = False
@@ -254,12 +250,9 @@ class SquadTask(FineTuningTask):
     def write_evaluation(
         self, data: QuestionSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
     ) -> None:
-        """Writes the answers and, if there was no threshold before, keeps the best one."""
-        if self.spec.version == "2.0" and self.threshold is None:
-            self.threshold, model = results["null_threshold"], folder.best_seed()
-            kept = {"null_threshold": self.threshold, "checkpoint": _checkpoint(model)}
-            files.write_json(model.file(THRESHOLDS_FILE), kept)
-            log.info("The threshold that is best for these questions is kept with the model.")
+        """Writes the answers, and keeps the threshold."""
+        if self.threshold_names:
+            self.keep_thresholds({THRESHOLD: results[THRESHOLD]}, folder)
         self.write_predictions(data, outputs, folder)
 
     def write_predictions(self, data: QuestionSet, outputs: Arrays, folder: RunFolder) -> None:
@@ -322,24 +315,3 @@ def _write_left_out(folder: str, name: str, left_out: Sequence[str]) -> None:
     path = os.path.join(folder, f"left_out_{name}.txt")
     if left_out or files.exists(path):
         files.write_text(path, "".join(f"{line}\n" for line in left_out))
-
-
-def load_threshold(folder: RunFolder) -> float | None:
-    """Returns the threshold kept beside the model in a folder; raises AlbertError if it is damaged.
-
-    None if there is none, or only one of other weights, from which training has gone on.
-    """
-    if not folder.has(THRESHOLDS_FILE):
-        return None
-    path = folder.file(THRESHOLDS_FILE)
-    kept = files.read_object(path, "file of thresholds")
-    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
-        return None
-    check_number(f"`null_threshold` in {path}", kept.get("null_threshold"), -1e38)
-    return kept["null_threshold"]
-
-
-def _checkpoint(folder: RunFolder) -> str | None:
-    """Returns the name of the weights that are used, relative to the folder; None without any."""
-    path = folder.path
-    return os.path.relpath(find_checkpoint(path), path) if has_checkpoint(path) else None

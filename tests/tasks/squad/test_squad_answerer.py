@@ -29,7 +29,7 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
         assert odds is None and answerer.answer("a b", "c d e f").answerable
         return
     for threshold in (math.nextafter(odds, -math.inf), odds, math.nextafter(odds, math.inf)):
-        answerer.task.threshold = threshold
+        answerer.threshold = threshold
         found.append(answerer.answer("a b", "c d e f").answerable)
     assert found == [False, True, True]
 
