@@ -203,6 +203,16 @@ def test_the_guide_to_question_answering_runs(tmp_path, hub):
 
 
 @pytest.mark.slow
+def test_the_guide_to_tags_runs(tmp_path):
+    for name, count in (("train", 8), ("dev", 2), ("new", 1)):
+        (tmp_path / f"{name}.txt").write_text("Ada B-PER\nlived O\nhere O\n\n" * count)
+    shorter = {"--init_checkpoint=albert_small_books": "--train_step=2"}
+    printed = run_page(replaced(page("guides/tagging"), shorter), tmp_path)
+    assert '"entities": [' in printed
+    assert (tmp_path / "runs/ner/predictions.txt").exists()
+
+
+@pytest.mark.slow
 def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
     for part, names in (("train", ("darwin", "doyle", "smith")), ("heldout", ("dickens",))):
         (tmp_path / "corpus" / part).mkdir(parents=True)
