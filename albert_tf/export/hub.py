@@ -15,52 +15,43 @@ Use a preprocessor outside a distribution strategy's scope, for example in tf.da
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.packing import merge_words, pack
 from albert_tf.export.probe_process import arrays
-from albert_tf.export.saved_model import (
-    Export,
-    Kind,
-    Outputs,
-    ReusableSavedModel,
-    input_specs,
-    serving_signature,
-    strings,
-)
-from albert_tf.export.self_check import Probe, as_bytes, text_batches
+from albert_tf.export.saved_model import Export, ReusableSavedModel
+from albert_tf.export.self_check import Probe
+from albert_tf.export.text_form import SENTENCES, TextForm, merge_words, pack, strings, text_export
 from albert_tf.io.files import json_bytes
 from albert_tf.modeling.encoder import INPUTS, AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
+from albert_tf.training.specs import FLOAT32
 
-ENCODER = Kind(
-    "ALBERT encoder",
-    """import tensorflow_hub as hub
+ENCODER_TITLE = "ALBERT encoder"
+_EXAMPLE = """import tensorflow_hub as hub
 
 encoder = hub.KerasLayer("{name}", trainable=True)
-encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]""",
-)
-PREPROCESSOR = Kind(
-    "ALBERT preprocessor",
-    """import tensorflow_hub as hub
-import tensorflow_text  # registers the operations that read text
+encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]"""
+_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
 
-preprocessor = hub.load("{name}")
-preprocessor(["A text."], seq_length=64)""",
-)
+
+def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
+    """Returns specs of the encoder's inputs and further ones, int32 [None, None]."""
+    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in (*INPUTS, *names)}
 
 
 def _trainable(
-    function: Outputs, weights: Mapping[str, tf.Variable], *more_inputs: str
+    function: Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]],
+    weights: Mapping[str, tf.Variable],
+    *more_inputs: str,
 ) -> ReusableSavedModel:
     """Wraps a function of the model's inputs and `training`, traced for both values."""
     specs = input_specs(*more_inputs)
@@ -76,9 +67,15 @@ def _trainable(
 
 
 def encoder_export(
-    model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
+    model: AlbertEncoder | AlbertPretrainer,
+    tokenizer: Tokenizer | None = None,
+    exact: AlbertEncoder | AlbertPretrainer | None = None,
+    precision: str = FLOAT32,
 ) -> Export:
-    """Returns the export of an encoder, or of one with heads, all float32.
+    """Returns the export of an encoder, or of one with heads, in a precision.
+
+    It is to be compared with the `exact` model in float32, by default the model itself. Its outputs
+    are float32.
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
@@ -117,6 +114,12 @@ def encoder_export(
         mlm_weights = {**weights, **heads.mlm_head.named_weights()}
         root.mlm = _trainable(predict_tokens, mlm_weights, "masked_lm_positions")
         root.sop = _trainable(predict_order, {**weights, **heads.sop_head.named_weights()})
+
+    @tf.function(autograph=False)
+    def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = root.__call__(inputs)
+        return {name: x for name, x in outputs.items() if name != "encoder_outputs"}
+
     assets = {"config_file": (CONFIG_FILE, json_bytes(model.config.to_dict()))}
     if tokenizer:
         spec = tokenizer.spec
@@ -124,8 +127,16 @@ def encoder_export(
         name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
         assets[name] = (spec.model_file, tokenizer.data)
         assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
-    signatures = {"serving_default": serving_signature(encode, input_specs())}
-    return Export(ENCODER, root, signatures, _encoder_probes(encoder, heads), assets)
+    signatures = {"serving_default": serve.get_concrete_function(**input_specs())}
+    return Export(
+        ENCODER_TITLE,
+        _EXAMPLE,
+        root,
+        signatures,
+        _encoder_probes(exact or model),
+        assets,
+        precision=precision,
+    )
 
 
 def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
@@ -134,31 +145,86 @@ def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
     longest = min(64, config.max_position_embeddings)
     batches = []
     for rows, length in itertools.product((1, 4), ((longest + 3) // 4, longest)):
-        used = generator.integers(length // 2, length, [rows, 1])
-        used[0] = length
-        mask = (np.arange(length) < used).astype(np.int32)
-        ids = generator.integers(config.vocab_size, size=mask.shape)
-        types = (np.arange(length) >= used // 2) * (config.type_vocab_size > 1)
-        batch = {"input_word_ids": ids * mask, "input_mask": mask, "input_type_ids": types * mask}
-        batches.append({name: value.astype(np.int32) for name, value in batch.items()})
+        row, position = np.indices([rows, length], np.int32)
+        mask = (position < length - row).astype(np.int32)
+        ids = generator.integers(config.vocab_size, size=mask.shape, dtype=np.int32)
+        types = (position >= length // 2) * mask * (config.type_vocab_size > 1)
+        batches.append({"input_word_ids": ids * mask, "input_mask": mask, "input_type_ids": types})
     return batches
 
 
-def _encoder_probes(encoder: AlbertEncoder, heads: AlbertPretrainer | None) -> list[Probe]:
+def _encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
     """Returns probes of all outputs on `probe_batches`, and of the heads' logits."""
     probes = []
-    for inputs in probe_batches(encoder.config):
-        expected = arrays(encoder(inputs))
+    for inputs in probe_batches(model.config):
+        expected = arrays(getattr(model, "encoder", model)(inputs))
         probes.append(Probe(inputs, {**expected, "default": expected["pooled_output"]}))
-        if heads:
+        if isinstance(model, AlbertPretrainer):
             rows, length = inputs["input_mask"].shape
-            positions = np.arange(rows * 3, dtype=np.int32).reshape([rows, 3]) % (length // 2)
+            positions = np.array([[0, 1, length // 2]] * rows, np.int32)
             with_positions = {**inputs, "masked_lm_positions": positions}
-            outputs = arrays(heads(with_positions))
+            outputs = arrays(model(with_positions))
             for name, taken in (("mlm", with_positions), ("sop", inputs)):
                 logits = f"{name}_logits"
                 probes.append(Probe(taken, {logits: outputs[logits]}, name))
     return probes
+
+
+class _PreprocessorForm(TextForm):
+    """See `preprocessor_export`."""
+
+    title = "ALBERT preprocessor"
+    call = 'preprocessor(["A text."], seq_length=64)'
+    samples: ClassVar = {"sentences": SENTENCES}
+
+    def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
+        super().__init__(tokenizer)
+        self.seq_length = seq_length
+
+    @tf.function(autograph=False, input_signature=[strings("sentences")])
+    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of texts, as WordPiece's by words."""
+        return self.graph(sentences)
+
+    @tf.function(autograph=False)
+    def pack(self, inputs: list[tf.RaggedTensor], seq_length: Any = None) -> dict[str, tf.Tensor]:
+        """Packs one or two segments."""
+        length = self.seq_length if seq_length is None else seq_length
+        return pack([merge_words(ids) for ids in inputs], length, self.tokenizer)
+
+    def outputs(self, sentences: tf.Tensor, seq_length: Any = None) -> dict[str, tf.Tensor]:
+        """See `preprocessor_export`."""
+        return self.pack([self.tokenize(sentences)], seq_length)
+
+    def expected(self, model: None, sentences: Sequence[str]) -> dict[str, np.ndarray]:
+        """See TextForm."""
+        encoded = self.tokenizer.encode_batch(sentences)
+        sequences = [join_segments(self.tokenizer, x[: self.seq_length - 2]) for x in encoded]
+        return pad_sequences(self.tokenizer, sequences, length=self.seq_length)
+
+    def parts(self) -> dict[str, ReusableSavedModel]:
+        """See `preprocessor_export`."""
+        sizes = {
+            "vocab_size": self.tokenizer.vocab_size,
+            "start_of_sequence_id": self.tokenizer.cls_id,
+            "end_of_segment_id": self.tokenizer.sep_id,
+            "padding_id": self.tokenizer.pad_id,
+            "mask_id": self.tokenizer.mask_id,
+        }
+
+        @tf.function(autograph=False, input_signature=[])
+        def get_special_tokens_dict() -> dict[str, tf.Tensor]:
+            return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
+
+        tokenize = ReusableSavedModel(self.tokenize)
+        tokenize.graph = self.graph  # It may be used without the root.
+        tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
+        for rank in (1, 2):
+            tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
+            for segments in ([tokens], [tokens, tokens]):
+                self.pack.get_concrete_function(segments)
+                self.pack.get_concrete_function(segments, seq_length=_LENGTH)
+        return {"tokenize": tokenize, "bert_pack_inputs": ReusableSavedModel(self.pack)}
 
 
 def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
@@ -173,58 +239,6 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     """
     if seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
-    graph = tokenizer.graph()
-    sizes = {
-        "vocab_size": tokenizer.vocab_size,
-        "start_of_sequence_id": tokenizer.cls_id,
-        "end_of_segment_id": tokenizer.sep_id,
-        "padding_id": tokenizer.pad_id,
-        "mask_id": tokenizer.mask_id,
-    }
-
-    # The functions below are traced for every combination of arguments. These two, which do the
-    # work, have their own graphs, so that each is stored once.
-    @tf.function(autograph=False, input_signature=[strings("sentences")])
-    def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
-        return graph(sentences)
-
-    @tf.function(autograph=False)
-    def pack_flat(segments: list[tf.RaggedTensor], seq_length: tf.Tensor) -> dict[str, tf.Tensor]:
-        return pack(segments, seq_length, tokenizer)
-
-    @tf.function(autograph=False)
-    def bert_pack_inputs(
-        inputs: list[tf.RaggedTensor], seq_length: Any = seq_length
-    ) -> dict[str, tf.Tensor]:
-        packed = pack_flat([merge_words(ids) for ids in inputs], tf.convert_to_tensor(seq_length))
-        static = [None, seq_length if isinstance(seq_length, int) else None]
-        return {name: tf.ensure_shape(value, static) for name, value in packed.items()}
-
-    @tf.function(autograph=False)
-    def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
-        return bert_pack_inputs([tokenize(sentences)], seq_length)
-
-    @tf.function(autograph=False, input_signature=[])
-    def get_special_tokens_dict() -> dict[str, tf.Tensor]:
-        return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
-
-    root = ReusableSavedModel(preprocess)
-    root.tokenize = ReusableSavedModel(tokenize)
-    root.tokenize.graph = graph
-    root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
-    root.bert_pack_inputs = ReusableSavedModel(bert_pack_inputs)
-    length = tf.TensorSpec([], tf.int32, "seq_length")
-    for rank in (1, 2):
-        tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
-        for segments in ([tokens], [tokens, tokens]):
-            bert_pack_inputs.get_concrete_function(segments)
-            bert_pack_inputs.get_concrete_function(segments, seq_length=length)
-    serving = preprocess.get_concrete_function(strings("sentences"))
-    preprocess.get_concrete_function(strings("sentences"), seq_length=length)
-    probes = []
-    for texts in text_batches():
-        encoded = tokenizer.encode_batch(texts)
-        sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
-        expected = pad_sequences(tokenizer, sequences, length=seq_length)
-        probes.append(Probe({"sentences": as_bytes(texts)}, expected))
-    return Export(PREPROCESSOR, root, {"serving_default": serving}, probes)
+    export = text_export(_PreprocessorForm(tokenizer, seq_length))
+    export.root.__call__.get_concrete_function(strings("sentences"), seq_length=_LENGTH)
+    return export

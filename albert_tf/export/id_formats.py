@@ -7,32 +7,21 @@ Neither format has operations for texts.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import probe_batches
+from albert_tf.export.hub import ENCODER_TITLE, input_specs, probe_batches
 from albert_tf.export.probe_process import arrays
-from albert_tf.export.saved_model import (
-    INT8,
-    Export,
-    Kind,
-    Outputs,
-    ReusableSavedModel,
-    input_specs,
-    serving_signature,
-)
+from albert_tf.export.saved_model import INT8, Export, ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.huggingface.tokenizer import tokenizer_files
+from albert_tf.io.text_tables import label_text
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
-from albert_tf.modeling.kernels.graph_mode import GraphMode
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 
@@ -59,22 +48,24 @@ outputs = dict(zip(names, session.run(None, inputs)))""",
 _OPSET = 17
 
 
-def encoder_outputs(model: AlbertEncoder) -> Outputs:
-    """Returns a function with an encoder's `pooled_output` [B, H], `sequence_output` [B, S, H]."""
+def encoder_ids_export(
+    model: AlbertEncoder, tokenizer: Tokenizer, file_format: str = TFLITE, precision: str = FLOAT32
+) -> Export:
+    """Returns the export of `pooled_output` [B, H] and `sequence_output` [B, S, H]."""
 
-    def encode(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-        outputs = model(inputs, training=training)
+    def encode(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        outputs = model(inputs)
         return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
-    return encode
+    return ids_export(ENCODER_TITLE, encode, model, tokenizer, (), file_format, precision)
 
 
 def ids_export(
     title: str,
-    function: Outputs,
+    function: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     model: AlbertModel,
     tokenizer: Tokenizer,
-    labels: tuple[str, ...] = (),
+    labels: Sequence[object] = (),
     file_format: str = TFLITE,
     precision: str = FLOAT32,
 ) -> Export:
@@ -84,7 +75,7 @@ def ids_export(
 
     Args:
       title: what it is, such as "ALBERT encoder".
-      function: of the inputs of the float32 model, such as `encoder_outputs`.
+      function: from the inputs of the float32 model to outputs.
       model: has the variables that it reads.
       tokenizer: of the model.
       labels: what the entries of an output stand for.
@@ -94,20 +85,25 @@ def ids_export(
         product, and activations that are rounded for products (dynamic range quantization).
 
     Raises:
-      AlbertError: tf2onnx or ONNX Runtime is not installed, or TensorFlow Lite cannot compute the
-        function.
+      AlbertError: tf2onnx or ONNX Runtime is not installed.
     """
-    serve = serving_signature(function, input_specs(), GraphMode.PLAIN)
+
+    @tf.function(autograph=False)
+    def call(**inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        return function(inputs)
+
+    serve = call.get_concrete_function(**input_specs())
     if file_format == ONNX:
         content = _to_onnx(serve)
     else:
         content = _to_lite(serve, model, precision)
-    lines = "".join(f"{label}\n" for label in labels)
+    lines = "".join(f"{label_text(label)}\n" for label in labels)
     return Export(
-        Kind(f"{title} for {_TITLES[file_format]}", _EXAMPLES[file_format]),
+        f"{title} for {_TITLES[file_format]}",
+        _EXAMPLES[file_format],
         None,
         {"serving_default": serve},
-        [Probe(batch, arrays(function(batch, False))) for batch in probe_batches(model.config)],
+        [Probe(batch, arrays(function(batch))) for batch in probe_batches(model.config)],
         files={
             f"model.{file_format}": content,
             **tokenizer_files(tokenizer, model.config.max_position_embeddings),
@@ -127,26 +123,18 @@ def _to_lite(
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     if precision == INT8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    try:
-        return converter.convert()
-    except ConverterError as error:
-        missing = re.findall(r"(?:TF Select|Custom) ops: ([^\n]+)", str(error))
-        cause = str(error).strip().split("\n")[0].rstrip(".")
-        if missing:
-            cause = "it lacks " + ", ".join(dict.fromkeys(missing))
-        raise AlbertError(
-            f"TensorFlow Lite cannot compute this model with built-in operations: {cause}."
-        ) from error
+    return converter.convert()
 
 
 def _to_onnx(serve: Any) -> bytes:
-    missing = [p for p in ("tf2onnx", "onnxruntime") if importlib.util.find_spec(p) is None]
-    if missing:
+    try:
+        import onnxruntime  # noqa: F401  The check needs it.
+        import tf2onnx
+    except ModuleNotFoundError as error:
         raise AlbertError(
-            f"`format`=onnx needs {' and '.join(missing)}; install albert_tf with its extra: "
+            f"`format`=onnx needs {error.name}; install albert_tf with its extra: "
             "pip install '.[onnx]'."
-        )
-    import tf2onnx
+        ) from error
 
     # The converter wants something that it can trace.
     traced = types.SimpleNamespace(get_concrete_function=lambda *_: serve)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process in which albert_tf.export.self_check calls an export, without albert_tf.
 
-  python probe_process.py EXPORT CALLS OUTPUTS
+  python probe_process.py EXPORT CALLS
 
-Both are .npz files. The arrays of CALLS are named call/attribute/input, where the attribute of the
-SavedModel's root may be empty; those of OUTPUTS call/output, see `arrays`.
+CALLS is a folder of .npz files, each with the inputs of a call; its name is NUMBER-ATTRIBUTE.npz,
+where the attribute of the SavedModel's root may be empty. Outputs replace the inputs, see `arrays`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def main(export: str, calls_file: str, outputs_file: str) -> None:
+def main(export: str, calls: str) -> None:
     """Makes the calls."""
     import numpy as np
 
-    calls: dict[str, dict[str, Any]] = {}
-    with np.load(calls_file) as saved:
-        for name, array in saved.items():
-            call, _, argument = name.rpartition("/")
-            calls.setdefault(call, {})[argument] = array
-    is_text = any(array.dtype.kind == "S" for call in calls.values() for array in call.values())
-    run = _load(export, is_text)
-    outputs = {}
-    for call, inputs in calls.items():
-        number, _, attribute = call.partition("/")
-        found = arrays(run(attribute, inputs))
-        outputs.update((f"{number}/{name}", array) for name, array in found.items())
-    np.savez(outputs_file, **outputs)
+    run = None
+    for name in os.listdir(calls):
+        file = os.path.join(calls, name)
+        with np.load(file) as saved:
+            inputs = {**saved}
+        if run is None:
+            run = _load(export, any(array.dtype.kind == "S" for array in inputs.values()))
+        attribute = name.removesuffix(".npz").partition("-")[2]
+        np.savez(file, **arrays(run(attribute, inputs)))
 
 
 def arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns outputs as arrays, strings as bytes; the entries of lists become name/0, name/1, …"""
+    """Returns outputs as arrays: strings as bytes, the entries of a list as one array."""
     import numpy as np
 
     found = {}
     for name, value in outputs.items():
-        is_list = isinstance(value, (list, tuple))
-        parts = {f"{name}/{i}": x for i, x in enumerate(value)} if is_list else {name: value}
-        for part, tensor in parts.items():
-            array = np.asarray(tensor)
-            found[part] = array.astype("S") if array.dtype == object else array
+        array = np.stack(value) if isinstance(value, (list, tuple)) else np.asarray(value)
+        found[name] = array.astype("S") if array.dtype == object else array
     return found
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,6 @@ REPORT_FILE = "self_check.json"
 TOLERANCE = 1e-4
 #: In others the largest value decides, however small it is.
 _TINY = float(np.finfo(np.float32).tiny)
-#: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
-#: tokenizer treats specially.
-SENTENCES = (
-    "The quick brown fox jumps over the lazy dog.",
-    "In 2019, 1,234 naïve readers asked: why so many layers, and so few weights?",
-    "Ada wrote the first program in 1843, in London; 子曰：「知之為知之。」 nobody ran it.",
-)
-QUESTIONS = ("Who jumps over the _ dog?", "How many readers?", "Who wrote it in 1843, and where?")
-OPTIONS = ("fox", "the lazy dog", "1,234 readers", "nobody", "London")
-_LONG = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +34,8 @@ class Probe:
 
     Attributes:
       inputs: arrays by name; strings as bytes.
-      expected: the model's outputs by name; the entries of a list as name/0, name/1, … The export
-        may have further outputs.
+      expected: the model's outputs by name, see `probe_process.arrays`. The export may have
+        further outputs.
       attribute: the attribute of the SavedModel's root to call; "" for the root itself.
     """
 
@@ -70,11 +60,11 @@ def self_check(
     Raises:
       AlbertError: it cannot be loaded or called, or its outputs differ.
     """
-    largest, rows = 0.0, []
+    largest, rows, is_exact = 0.0, [], tolerance <= TOLERANCE
     for probe, found in zip(probes, _run(folder, probes)):
         called, differences = probe.attribute or "the model", {}
         for name, expected in probe.expected.items():
-            is_float, is_exact = expected.dtype.kind == "f", tolerance <= TOLERANCE
+            is_float = expected.dtype.kind == "f"
             difference = _difference(found.get(name), expected, 1.0 if is_exact else _TINY)
             limit = tolerance if is_float else float(not is_exact)
             if not difference <= limit:  # Also of NaN.
@@ -105,21 +95,18 @@ def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: flo
 
 def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
     """Returns the outputs of each call."""
-    with tempfile.TemporaryDirectory() as work:
-        calls, outputs = (os.path.join(work, name) for name in ("calls.npz", "outputs.npz"))
-        inputs = {
-            f"{number}/{probe.attribute}/{name}": array
-            for number, probe in enumerate(probes)
-            for name, array in probe.inputs.items()
-        }
-        np.savez(calls, **inputs)
+    with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as calls:
+        names = (f"{number}-{probe.attribute}.npz" for number, probe in enumerate(probes))
+        paths = [os.path.join(calls, name) for name in names]
+        for path, probe in zip(paths, probes):
+            np.savez(path, **probe.inputs)
         # The process has another working directory, and may be unable to read remote file systems.
         local = os.path.abspath(folder)
         if "://" in folder:
             local = os.path.join(work, "model")
             folders.copy_folder(folder, local)
         done = subprocess.run(
-            [sys.executable, probe_process.__file__, local, calls, outputs],
+            [sys.executable, probe_process.__file__, local, calls],
             cwd=work,
             capture_output=True,
             text=True,
@@ -130,22 +117,4 @@ def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
             raise AlbertError(
                 f"The export cannot be used in a fresh process ({reason}); nothing was written."
             )
-        found: list[dict[str, np.ndarray]] = [{} for _ in probes]
-        with np.load(outputs) as saved:
-            for key, array in saved.items():
-                number, _, name = key.partition("/")
-                found[int(number)][name] = array
-        return found
-
-
-def text_batches() -> Iterator[list[str]]:
-    """Yields batches of one and of three texts, of one sentence and of many."""
-    for size in (1, len(SENTENCES)):
-        yield list(SENTENCES[:size])
-        # Numbered, because windows with the same text would have equal scores.
-        yield [" ".join(f"{number} {text}" for number in range(_LONG)) for text in SENTENCES[:size]]
-
-
-def as_bytes(texts: Sequence[str]) -> np.ndarray:
-    """Returns texts as an array of UTF-8 strings."""
-    return np.array([text.encode() for text in texts])
+        return [{**np.load(path)} for path in paths]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,11 +48,13 @@ from albert_tf.weights.run_folder import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from albert_tf.export.saved_model import Export, Outputs
+    from albert_tf.export.text_form import TextForm
     from albert_tf.keras2 import keras
     from albert_tf.modeling.encoder import AlbertModel
     from albert_tf.weights.source import Source
 
+#: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
+TASKS: dict[str, type[FineTuningTask]] = {}
 _Part = TypeVar("_Part")
 THRESHOLDS_FILE = "thresholds.json"
 #: Pairs of texts tokenized together.
@@ -137,6 +138,11 @@ class FineTuningTask(Task):
     eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
     #: The files of predictions in an output directory.
     prediction_files: ClassVar[tuple[str, ...]] = ("predictions.tsv",)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            TASKS[cls.name] = cls
 
     def __init__(
         self, config: AlbertConfig, tokenizer: Tokenizer, spec: Any, dropout_rate: float = 0.1
@@ -281,11 +287,6 @@ class FineTuningTask(Task):
         notes = [f"{number:,} sequences are cut to fit into {longest} tokens"] if number else []
         return data, notes
 
-    def outputs(self, model: AlbertModel, examples: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Returns the outputs of `predict` for examples, which need no labels, in their order."""
-        data = self.encode(examples, labelled=False)
-        return data.outputs(functools.partial(self.predict, model))
-
     def forget_evaluation(self) -> None:
         """Forgets the thresholds of the last evaluation, because other weights have been loaded."""
         self.thresholds = None
@@ -354,24 +355,14 @@ class FineTuningTask(Task):
             files.write_json(model.file(THRESHOLDS_FILE), kept)
             log.info("The thresholds that are best for these examples are kept with the model.")
 
-    def export(self, model: AlbertModel) -> Export:
-        """Builds the SavedModel, which takes text; raises AlbertError if the task has none."""
-        raise AlbertError(
-            f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
-        )
-
-    def export_ids(self, model: AlbertModel) -> tuple[str, Outputs, tuple[str, ...]]:
-        """Returns the parts of a model of this task that takes token ids.
-
-        Returns:
-          The title of the export; a function from the encoder's inputs and `training` to outputs
-          by name; the labels, if the task has some.
+    def text_form(self, model: AlbertModel) -> TextForm:
+        """Returns what the SavedModel that takes texts does with a model, in any precision.
 
         Raises:
-          AlbertError: the task has none.
+          AlbertError: the task has no such SavedModel.
         """
         raise AlbertError(
-            f"The task {self.name!r} has no model that takes token ids; export the encoder."
+            f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
         )
 
     def description(self) -> dict[str, object]:

@@ -7,31 +7,40 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
+
+import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.hub import ENCODER, encoder_export, preprocessor_export
-from albert_tf.export.id_formats import ONNX, TFLITE, encoder_outputs, ids_export
+from albert_tf.export.hub import encoder_export, preprocessor_export
+from albert_tf.export.id_formats import ONNX, TFLITE, encoder_ids_export, ids_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import INT8, Export, export_in, publish
+from albert_tf.export.saved_model import INT8, Export, publish
+from albert_tf.export.text_form import text_export
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
-from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.base import FineTuningTask
+from albert_tf.tasks.base import TASKS, FineTuningTask
 from albert_tf.training.specs import BFLOAT16, FLOAT32
+from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights
 from albert_tf.weights.run_folder import TASK_FILE, find_beside
 
 #: Packages of the library's tasks; other tasks are found once their module has been imported.
 _BUILT_IN = ("classification", "multiple_choice", "squad", "tagging")
 SAVED_MODEL = "saved_model"
-#: The precisions of each format.
-FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32,)}
 #: What can be exported other than the model of a task.
 ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"
+_FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32,)}
+#: The formats of each type, with their precisions. Formats without texts need a model of ids.
+_TYPES = {
+    None: _FORMATS,
+    ENCODER_TYPE: _FORMATS,
+    PRETRAINED_TYPE: {SAVED_MODEL: (FLOAT32, BFLOAT16)},
+    PREPROCESSOR_TYPE: {SAVED_MODEL: (FLOAT32,)},
+}
 
 
 def export_model(
@@ -68,82 +77,67 @@ def export_model(
     Example:
       albert_tf.export_model("runs/rte", "exports/rte")
     """
-    source = ModelFolder(files.path_of(directory, "model"), lower_case)
+    directory = files.path_of(directory, "model")
     path = files.path_of(path, "folder to make")
-    types = (None, ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE)
-    if export_type not in types:
+    if export_type not in _TYPES:
         raise AlbertError(
-            f"`export_type`={short_repr(export_type)} must be {', '.join(types[1:])} or None."
+            f"`export_type`={short_repr(export_type)} must be {', '.join([*_TYPES][1:])} or None."
         )
-    if precision not in FORMATS.get(file_format, ()):
-        formats = "; ".join(f"{name}: {', '.join(values)}" for name, values in FORMATS.items())
+    formats = _TYPES[export_type]
+    if precision not in formats.get(file_format, ()):
+        possible = "; ".join(f"{name}: {', '.join(values)}" for name, values in formats.items())
+        type_ = f" with `export_type`={export_type}" if export_type else ""
         raise AlbertError(
-            f"`format`={short_repr(file_format)} cannot be combined with `precision`="
-            f"{short_repr(precision)}; formats and precisions are {formats}."
+            f"`format`={short_repr(file_format)} and `precision`={short_repr(precision)} cannot be "
+            f"combined{type_}; choose from {possible}."
         )
-    if export_type in types[2:] and file_format != SAVED_MODEL:
-        raise AlbertError(
-            f"`format`={file_format} is for encoders and classifiers, whose models can take token "
-            f"ids; leave out `export_type`={export_type}."
-        )
-    if export_type == PREPROCESSOR_TYPE and precision != FLOAT32:
-        raise AlbertError("A preprocessor has no `precision`; leave it out.")
-    task = None if export_type else _load_task(source)
+    folder = ModelFolder(directory)
+    task, model = None if export_type else _load_task(folder, lower_case), None
     if task:
         tokenizer, build = task.tokenizer, task.build_model
     else:
-        config, tokenizer = source.config_and_tokenizer()
-        if export_type == PREPROCESSOR_TYPE:
-            export = preprocessor_export(tokenizer, seq_length)
-            publish(export, path, source.sections(tokenizer), overwrite, source.path)
-            return
+        config, tokenizer = folder.config_and_tokenizer(lower_case)
         with_heads = export_type != ENCODER_TYPE and file_format == SAVED_MODEL
-        if with_heads and not export_type and source.lacks_sentence_order:
-            log.info("The model has no sentence order head; its encoder is exported alone.")
-            with_heads = False
+        if with_heads and not export_type:
+            stored = {*folder.source.shapes}
+            with_heads = not stored >= POOLER or bool(stored & SENTENCE_ORDER)
+            if not with_heads:
+                log.info("The model has no sentence order head; its encoder is exported alone.")
         build = functools.partial(AlbertPretrainer if with_heads else AlbertEncoder, config)
-    model = build(FLOAT32)
-    source.load(model)
-    if file_format != SAVED_MODEL:
-        title, function, labels = ENCODER.title, encoder_outputs(model), ()
-        if task:
-            title, function, labels = task.export_ids(model)
-        export = ids_export(title, function, model, tokenizer, labels, file_format, precision)
-    elif task:
-        export = task_export(task, model, precision)
+    if export_type == PREPROCESSOR_TYPE:
+        export = preprocessor_export(tokenizer, seq_length)
     else:
-        export = export_in(precision, model, build, lambda m: encoder_export(m, tokenizer))
-    publish(export, path, source.sections(tokenizer, model), overwrite, source.path)
+        model = build(FLOAT32)
+        log.info(load_weights(folder.source, model.named_weights(), whole=True))
+        if task:
+            export = task_export(task, model, precision, file_format)
+        elif file_format == SAVED_MODEL:
+            rounded = _rounded(model, build, precision)
+            export = encoder_export(rounded, tokenizer, model, precision)
+        else:
+            export = encoder_ids_export(model, tokenizer, file_format, precision)
+    publish(export, path, folder.sections(tokenizer, model), overwrite, folder.path)
 
 
-def _subclasses(cls: type) -> Iterator[type]:
-    """Yields all classes derived from a class."""
-    for derived in cls.__subclasses__():
-        yield derived
-        yield from _subclasses(derived)
-
-
-def _load_task(source: ModelFolder) -> FineTuningTask | None:
+def _load_task(folder: ModelFolder, lower_case: bool | None) -> FineTuningTask | None:
     """Loads the task of a model, whose files may lie above a checkpoint; None without one."""
-    task_file = find_beside(source.path, TASK_FILE)
+    task_file = find_beside(folder.path, TASK_FILE)
     if not task_file:
         return None
     name = files.read_object(task_file, "task description").get("task")
     for package in _BUILT_IN:
         importlib.import_module(f"albert_tf.tasks.{package}.task")
-    classes = [cls for cls in _subclasses(FineTuningTask) if vars(cls).get("name") == name]
-    if not classes:
+    if name not in TASKS:
         raise AlbertError(
             f"{task_file} describes an unknown task, {short_repr(name)}; import the module that "
             "defines it first."
         )
-    if source.lower_case is not None:
+    if lower_case is not None:
         raise AlbertError(
             "`do_lower_case` would be ignored: a fine-tuned model keeps its tokenizer."
         )
-    # A notebook may have defined its class several times.
-    task = classes[-1].load(os.path.dirname(task_file))
-    if source.is_one_of_several:
+    task = TASKS[name].load(os.path.dirname(task_file))
+    if folder.is_one_of_several:
         task.forget_evaluation()
     return task
 
@@ -152,20 +146,47 @@ def publish_task(
     task: FineTuningTask, model: AlbertModel, folder: str, path: str, overwrite: bool = False
 ) -> None:
     """Exports a model in memory, whose run is in `folder`; for the rest see `export_model`."""
-    source, path = ModelFolder(folder), files.path_of(path, "folder to make")
-    sections = source.sections(task.tokenizer, model)
+    path, run = files.path_of(path, "folder to make"), ModelFolder(folder)
+    sections = run.sections(task.tokenizer, model)
     sections["Task"] = {"task": task.name, **task.task_file()}
-    publish(task_export(task, model), path, sections, overwrite, source.path)
+    publish(task_export(task, model), path, sections, overwrite, run.path)
 
 
-def task_export(task: FineTuningTask, model: AlbertModel, precision: str = FLOAT32) -> Export:
-    """Returns the SavedModel of a task with a float32 model, to be published.
+def task_export(
+    task: FineTuningTask,
+    model: AlbertModel,
+    precision: str = FLOAT32,
+    file_format: str = SAVED_MODEL,
+) -> Export:
+    """Returns the export of a task with a float32 model, to be published.
 
-    In bfloat16, the SavedModel keeps the kernels of dense layers in that type: it only answers.
+    A SavedModel in bfloat16 keeps the kernels of dense layers in that type: it only answers.
+
+    Raises:
+      AlbertError: the task has no such export.
     """
-
-    def build(dtype: str) -> keras.Model:
+    if file_format == SAVED_MODEL:
         with graph_mode(GraphMode.SERVED):
-            return task.build_model(dtype)
+            served = _rounded(model, task.build_model, precision)
+        return text_export(task.text_form(served), model, precision)
+    form = task.text_form(model)
+    if not form.takes_ids:
+        raise AlbertError(
+            f"The task {task.name!r} has no model that takes token ids; export the encoder."
+        )
+    predict = functools.partial(task.predict, model)
+    return ids_export(
+        form.title, predict, model, task.tokenizer, form.labels, file_format, precision
+    )
 
-    return export_in(precision, model, build, task.export)
+
+def _rounded(
+    model: AlbertModel, build: Callable[[str], AlbertModel], precision: str
+) -> AlbertModel:
+    """Returns a float32 model in a precision, given what builds such models."""
+    if precision == FLOAT32:
+        return model
+    rounded, weights = build(precision), model.named_weights()
+    for name, variable in rounded.named_weights().items():
+        variable.assign(tf.cast(weights[name], variable.dtype))
+    return rounded

@@ -105,57 +105,62 @@ def _split_words(texts: tf.Tensor, symbols: Iterable[str]) -> _Spans:
     return tf_text.regex_split_with_offsets(texts, f" |{marks}", marks)
 
 
+def _each_character(
+    texts: tf.Tensor, process: Callable[[tf.Tensor], tf.Tensor], *classes: str
+) -> tuple[tf.RaggedTensor, ...]:
+    """Returns the characters of string [B], as string [B, (characters)], N in all.
+
+    Then the number of bytes that each becomes when it is processed alone, int64 [N]; and for each
+    of the classes in RE2 whether it is in it, bool [N].
+    """
+    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+    distinct, index = tf.unique(characters.values)
+    found = [tf.cast(tf.strings.length(process(distinct)), tf.int64)]
+    found += [tf.strings.regex_full_match(distinct, f"[{members}]") for members in classes]
+    return characters, *(tf.gather(values, index) for values in found)
+
+
+def _after(is_member: tf.Tensor) -> tf.Tensor:
+    """Whether a character follows a member; so does the first one."""
+    return tf.concat([[True], is_member], axis=0)[:-1]
+
+
+def _is_first(characters: tf.RaggedTensor) -> tf.Tensor:
+    """Whether a character is the first of its text, bool [N]."""
+    return tf.ragged.range(characters.row_lengths()).values == 0
+
+
 def _original_spans(
     characters: tf.RaggedTensor,
     sizes: tf.Tensor,
-    is_boundary: tf.Tensor,
+    is_letter: tf.Tensor,
     row: tf.Tensor,
     begins: tf.Tensor,
     ends: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the original characters [start, end) of bytes [begins, ends) of processed texts.
 
-    Each character is also processed alone, to get its number of bytes. A text is processed as a
-    whole, because the form of a final sigma, but not its size, depends on its neighbours.
+    A text is processed as a whole, because the form of a final sigma, but not its size, depends on
+    its neighbours.
 
     Args:
-      characters: the original ones, string [B, (characters)], N in all.
-      sizes: how many bytes each became, int64 [N].
-      is_boundary: bool [N], False for a dropped character that belongs to the one before it.
+      characters, sizes: see `_each_character`.
+      is_letter: bool [N], False for a dropped character that belongs to the one before it.
       row: indices of texts, int64 [n], as are `begins`, `ends` and the results.
     """
-    # The end of each character, in bytes of all texts one after the other.
-    byte_limits = tf.cumsum(sizes)
-    first_bytes = tf.gather(tf.concat([[0], byte_limits], axis=0), characters.row_starts())
-    total = tf.size(sizes, tf.int64)
-    # A dropped accent belongs to the last part of the letter before it.
-    owners = tf.concat([tf.where(is_boundary)[:, 0], [total]], axis=0)
+    is_letter |= _is_first(characters)
+    # Letters count from 1. The numbers before and after them stand for the ends of all texts.
+    bounds = tf.concat([[0], tf.where(is_letter)[:, 0], [tf.size(sizes, tf.int64)]], axis=0)
+    letters = tf.repeat(tf.cumsum(tf.cast(is_letter, tf.int64)), sizes)
+    letters = tf.concat([[0], letters, [tf.size(bounds, tf.int64) - 1]], axis=0)
+    first_bytes = tf.gather(tf.concat([[0], tf.cumsum(sizes)], axis=0), characters.row_starts())
     shift, first, limit = (
         tf.gather(x, row) for x in (first_bytes, characters.row_starts(), characters.row_limits())
     )
-
-    def character(byte: tf.Tensor) -> tf.Tensor:
-        index = tf.searchsorted(byte_limits, byte, side="right", out_type=tf.int64)
-        return tf.minimum(index, limit)
-
-    start, last = character(begins + shift), character(ends + shift - 1)
-    rank = tf.searchsorted(owners[:-1], last, side="right", out_type=tf.int64)
-    following = tf.minimum(tf.gather(owners, rank), limit)
-    is_whole = tf.gather(tf.concat([byte_limits, [0]], axis=0), last) == ends + shift
-    end = tf.where(is_whole, following, last + 1)
-    # An empty range is empty, or between two parts of one character that character.
-    end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
+    start = tf.minimum(tf.gather(bounds, tf.gather(letters, begins + shift + 1)), limit)
+    # An empty range is empty, or between two parts of one letter that letter.
+    end = tf.maximum(start, tf.gather(bounds, tf.gather(letters, ends + shift) + 1))
     return start - first, end - first
-
-
-def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-    """Marks the first space of each run between two words, which the normalised text keeps."""
-    position = tf.range(tf.size(row, tf.int64))
-    after_space = tf.concat([[True], is_space], axis=0)[:-1]
-    is_first = position == tf.gather(row_starts, row)
-    words = tf.where(is_space, tf.constant(-1, tf.int64), position)
-    last_word = tf.math.unsorted_segment_max(words, row, tf.size(row_starts))
-    return is_space & ~is_first & ~after_space & (position < tf.gather(last_word, row))
 
 
 def _dropped_by_model(tokenizer: Tokenizer) -> str:
@@ -221,19 +226,15 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
         ids = ids.with_values(parts).merge_dims(1, 2)
         row = tf.gather(row, piece)
-        spans = _original_spans(*self._characters(texts), row, begins, part_ends)
+        characters, sizes, is_space = _each_character(
+            texts, lambda x: self._normalized(x, self._dropped), _character_class(str.isspace)
+        )
+        # Of the spaces between two words, the normalised text keeps one.
+        is_kept = ~(_is_first(characters) | _after(is_space))
+        sizes = tf.where(is_space, tf.cast(is_kept, tf.int64), sizes)
+        is_letter = (sizes > 0) | is_space
+        spans = _original_spans(characters, sizes, is_letter, row, begins, part_ends)
         return ids, *map(ids.with_values, spans)
-
-    def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-        distinct, index = tf.unique(characters.values)
-        is_space = tf.strings.regex_full_match(distinct, f"[{_character_class(str.isspace)}]")
-        sizes = tf.strings.length(self._normalized(distinct, self._dropped))
-        sizes = tf.gather(sizes, index)
-        is_space = tf.gather(is_space, index)
-        joins = _joins(is_space, characters.row_starts(), characters.value_rowids())
-        sizes = tf.cast(tf.where(is_space, tf.cast(joins, tf.int32), sizes), tf.int64)
-        return characters, sizes, (sizes > 0) | is_space
 
 
 class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
@@ -265,10 +266,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
-        """Returns ids, and the start and end of each in the characters of the text.
-
-        A control character after a Hangul syllable that is split belongs to its last part alone.
-        """
+        """Returns ids, and the start and end of each in the characters of the text."""
         words, word_begins, word_ends = _split_words(self._spaced(texts), self._symbols)
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
         word = ids.value_rowids()
@@ -279,23 +277,12 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         ends = tf.where(is_unknown, word_end, word_begin + ends.values)
         row = tf.gather(words.value_rowids(), word)
         ids = words.with_values(ids).merge_dims(1, 2)
-        spans = _original_spans(*self._characters(texts), row, begins, ends)
-        return ids, *map(ids.with_values, spans)
-
-    def _characters(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """A dropped character at the beginning of a word belongs to no other."""
-        characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
-        distinct, index = tf.unique(characters.values)
-        is_space = tf.strings.regex_full_match(distinct, f"[{wordpiece.SPACES}]")
-        is_ideograph = tf.strings.regex_full_match(distinct, f"[{wordpiece.IDEOGRAPHS}]")
         # Alone, a character has what it has in its text, such as the spaces around an ideograph.
-        sizes = tf.cast(tf.strings.length(self._spaced(distinct)), tf.int64)
-        is_space, is_ideograph, sizes = (
-            tf.gather(x, index) for x in (is_space, is_ideograph, sizes)
-        )
+        characters, sizes, is_ideograph = _each_character(texts, self._spaced, wordpiece.IDEOGRAPHS)
         # An ideograph is a word, so what follows it begins another.
-        after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
-        return characters, sizes, (sizes > 0) | is_space | after_ideograph
+        is_letter = (sizes > 0) | _after(is_ideograph)
+        spans = _original_spans(characters, sizes, is_letter, row, begins, ends)
+        return ids, *map(ids.with_values, spans)
 
 
 def _without_long(words: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,7 @@ from albert_tf import __version__, pretrained
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.saved_model import CARD_FILE, Kind, model_card
+from albert_tf.export.saved_model import CARD_FILE, model_card
 from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.io import files, folders, removal
 from albert_tf.io.json_values import parse_json
@@ -31,13 +31,10 @@ from albert_tf.weights.run_folder import BEST, RUN_CONFIG, BestRecord
 from benchmarks.bundled_model import heldout
 
 FLAGS = flags.FLAGS
-_KIND = Kind(
-    "Pretrained ALBERT",
-    """import albert_tf
+_EXAMPLE = """import albert_tf
 
 model = albert_tf.load_pretrained("{name}")
-model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))""",
-)
+model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))"""
 _LATER = "The embeddings of later positions are copies of earlier ones and were not trained.\n"
 _USE = """\
 A small English model to start from: to try this package out, to teach, and to fine-tune where a
@@ -125,7 +122,8 @@ def make(
         f"{heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`.",
         "Use": _USE.format(length=longest, later=later),
     }
-    files.write_text(os.path.join(folder, CARD_FILE), model_card(_KIND, name, sections))
+    card = model_card("Pretrained ALBERT", name, _EXAMPLE, sections)
+    files.write_text(os.path.join(folder, CARD_FILE), card)
     paths = {file: os.path.join(folder, file) for file in folders.names_below(folder)}
     manifest = {
         "name": name,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export.id_formats import ONNX, TFLITE, ids_export
+from albert_tf.export.id_formats import ONNX, TFLITE
 from albert_tf.export.saved_model import INT8, publish
 from albert_tf.io import files, folders
 from albert_tf.io.text_files import read_lines
@@ -116,7 +116,7 @@ class ModelFiles:
 
     def _export_onnx_classifier(self, path: str) -> None:
         task, model = self.classifier()
-        export = ids_export(*task.export_ids(model)[:2], model, task.tokenizer, file_format=ONNX)
+        export = task_export(task, model, file_format=ONNX)
         files.write_bytes(path, export.files["model.onnx"])
 
     def write_inputs(self, path: str, rows: int, length: int) -> str:

@@ -63,7 +63,12 @@ def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
     texts = odd_texts[:200]
     expected = expected_rows(tokenizer, texts, [None] * len(texts), 16)
     assert_equal(preprocessor(texts), expected)
-    assert_equal(preprocessor(sentences=tf.constant(texts)), expected)
+    serve = preprocessor.signatures["serving_default"]
+    for call in (preprocessor, serve):
+        assert_equal(call(sentences=tf.constant(texts)), expected)
+    expected = expected_rows(tokenizer, texts, [None] * len(texts), 9)
+    for length in (9, tf.constant(9)):
+        assert_equal(preprocessor(texts, seq_length=length), expected)
 
 
 @pytest.mark.usefixtures("self_check_here")
@@ -79,12 +84,9 @@ def test_the_preprocessor_of_a_release_has_the_features_of_fine_tuning(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     preprocessor = hub.load(str(path))
-    firsts, seconds = pairs_of(tokenizer, odd_texts)
+    firsts, _ = pairs_of(tokenizer, odd_texts)
     assert_equal(preprocessor(firsts), expected_rows(tokenizer, firsts, [None] * len(firsts), 9))
-    tokens = [preprocessor.tokenize(list(texts)) for texts in (firsts, seconds)]
-    assert tokens[0].ragged_rank == 2
-    expected = expected_rows(tokenizer, firsts, seconds, 10)
-    assert_equal(preprocessor.bert_pack_inputs(tokens, seq_length=10), expected)
+    assert preprocessor.tokenize(list(firsts)).ragged_rank == 2
 
 
 @pytest.mark.parametrize("seq_length", [7, pytest.param(10, marks=pytest.mark.slow), 64])
@@ -110,13 +112,6 @@ def test_an_empty_second_segment_keeps_its_separator(saved):
     assert found["input_word_ids"].shape == [1, 16]
     ids = [*tokenizer.encode("the people"), tokenizer.sep_id, tokenizer.sep_id]
     np.testing.assert_array_equal(found["input_word_ids"][0, 1 : len(ids) + 1], ids)
-
-
-def test_the_root_takes_a_length(saved):
-    tokenizer, preprocessor = saved
-    expected = expected_rows(tokenizer, ["the people, (x)"], [None], 9)
-    assert_equal(preprocessor(["the people, (x)"], seq_length=9), expected)
-    assert_equal(preprocessor(["the people, (x)"], seq_length=tf.constant(9)), expected)
 
 
 def test_keras_layers_wrap_all_parts_with_static_lengths(saved):
@@ -146,13 +141,6 @@ def test_special_tokens_are_returned_eagerly_and_inside_a_graph(saved):
     for found in (special(), tf.function(lambda: special())()):
         assert {name: int(value) for name, value in found.items()} == expected
         assert all(value.dtype == tf.int32 and value.shape == [] for value in found.values())
-
-
-def test_the_signature_has_the_names_of_the_contract(saved):
-    tokenizer, preprocessor = saved
-    serve = preprocessor.signatures["serving_default"]
-    expected = expected_rows(tokenizer, ["people"], [None], 16)
-    assert_equal(serve(sentences=tf.constant(["people"])), expected)
 
 
 def test_a_length_without_room_for_text_is_refused(sentencepiece_tokenizer):

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
 from wsgiref import simple_server
 
 import pytest
@@ -17,10 +16,10 @@ import albert_tf
 from albert_tf.export.hub import encoder_export
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.export import task_export
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from tests.support.builders import tiny_config
-from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/serving.md"
@@ -67,11 +66,7 @@ def build(name, tokenizer):
     else:
         labels = {"authors": AUTHORS, "rte": ("entailment", "not_entailment"), "stars": ()}[name]
         task = classification(tokenizer, labels)
-    return task.export(task.build_model()).signatures
-
-
-def concrete(function):
-    return function if hasattr(function, "structured_outputs") else function.get_concrete_function()
+    return task_export(task, task.build_model()).signatures
 
 
 def inputs_of(function):
@@ -92,7 +87,6 @@ def text_operations(functions):
 @pytest.mark.parametrize("name", ["authors", "rte", "stars", "squad", "race", "encoder"])
 def test_requests_fit_the_signatures(name, sentencepiece_tokenizer):
     signatures = build(name, sentencepiece_tokenizer)
-    signatures = {key: concrete(function) for key, function in signatures.items()}
     page = " ".join(PAGE.read_text("utf-8").split())
     for operation in text_operations(signatures.values()):
         assert f"`{operation}`" in page
@@ -114,34 +108,18 @@ def test_requests_fit_the_signatures(name, sentencepiece_tokenizer):
         assert {len(value) for value in outputs.values()} == {rows}
 
 
-class Models(NamedTuple):
-    """A folder with the page's model models/authors/1, and that model."""
-
-    folder: Path
-    authors: Any
-
-
-@pytest.fixture(scope="module")
-def models(sentencepiece_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("serving")
-    write_run(classification(sentencepiece_tokenizer, AUTHORS), folder / "runs/authors")
-    with checked_in_this_process():
-        albert_tf.export_model(str(folder / "runs/authors"), str(folder / "models/authors/1"))
-    return Models(folder, tf.saved_model.load(str(folder / "models/authors/1")))
-
-
 def code(words):
     """Returns the Python block of the page with these words."""
     (block,) = [block for block in blocks("python") if words in block]
     return block
 
 
-def expected_labels(models, texts):
-    return [label.decode() for label in models.authors(texts)["label"].numpy()]
-
-
-def test_the_process_without_a_server_answers(models, monkeypatch):
-    monkeypatch.chdir(models.folder)
+@pytest.mark.usefixtures("self_check_here")
+def test_the_process_without_a_server_answers(sentencepiece_tokenizer, tmp_path, monkeypatch):
+    write_run(classification(sentencepiece_tokenizer, AUTHORS), tmp_path / "runs/authors")
+    path = str(tmp_path / "models/authors/1")
+    albert_tf.export_model(str(tmp_path / "runs/authors"), path)
+    monkeypatch.chdir(tmp_path)
     started = []
 
     class Server:
@@ -161,4 +139,5 @@ def test_the_process_without_a_server_answers(models, monkeypatch):
     answer = b"".join(application(environment, lambda *given: status.append(given)))
     assert status[0][0] == "200 OK"
     texts = json.loads(body)["instances"]
-    assert json.loads(answer) == {"predictions": expected_labels(models, texts)}
+    labels = tf.saved_model.load(path)(texts)["label"].numpy()
+    assert json.loads(answer) == {"predictions": [label.decode() for label in labels]}

@@ -32,7 +32,7 @@ from albert_tf.training.task import Arrays, Batch, Tensors
 from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert_tf.export.saved_model import Export, Outputs
+    from albert_tf.export.text_form import TextForm
 
 #: The least standard deviation of numbers to predict, as a share of their mean: predictions are
 #: float32 and then exact to less than a hundredth of it.
@@ -105,18 +105,11 @@ class TextClassificationTask(ChoiceTask):
         (values,) = outputs.values()
         write_table(folder, data.name, data.examples, values, self.spec.labels)
 
-    def export(self, model: AlbertClassifier) -> Export:
-        """See albert_tf.tasks.classification.export."""
-        from albert_tf.tasks.classification.export import classifier_export
+    def text_form(self, model: AlbertClassifier) -> TextForm:
+        """See ClassifierForm."""
+        from albert_tf.tasks.classification.export import ClassifierForm
 
-        return classifier_export(self, model)
-
-    def export_ids(self, model: AlbertClassifier) -> tuple[str, Outputs, tuple[str, ...]]:
-        """See albert_tf.tasks.classification.export."""
-        from albert_tf.tasks.classification.export import KIND
-
-        labels = tuple(map(label_text, self.spec.labels))
-        return KIND.title, lambda inputs, _: self.predict(model, inputs), labels
+        return ClassifierForm(self.tokenizer, self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""

@@ -30,7 +30,7 @@ from albert_tf.training.task import Arrays
 from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert_tf.export.saved_model import Export
+    from albert_tf.export.text_form import TextForm
 
 
 def option_text(question: str, option: str) -> str:
@@ -107,11 +107,11 @@ class MultipleChoiceTask(ChoiceTask):
         if labelled:
             print_metrics(results)
 
-    def export(self, model: AlbertMultipleChoice) -> Export:
-        """See albert_tf.tasks.multiple_choice.export."""
-        from albert_tf.tasks.multiple_choice.export import multiple_choice_export
+    def text_form(self, model: AlbertMultipleChoice) -> TextForm:
+        """See ChoiceForm."""
+        from albert_tf.tasks.multiple_choice.export import ChoiceForm
 
-        return multiple_choice_export(self, model)
+        return ChoiceForm(self.tokenizer, self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertMultipleChoice:
         """Builds the encoder and the head that scores options."""

@@ -42,7 +42,7 @@ from albert_tf.training.task import Arrays, Batch, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert_tf.export.saved_model import Export
+    from albert_tf.export.text_form import TextForm
     from albert_tf.modeling.encoder import AlbertModel
 
 #: The name of the threshold, and of the metric that finds it.
@@ -172,11 +172,11 @@ class SquadTask(FineTuningTask):
         super().save_files(folder)
         _write_left_out(folder, "train", self.left_out)
 
-    def export(self, model: AlbertModel) -> Export:
-        """See albert_tf.tasks.squad.export."""
-        from albert_tf.tasks.squad.export import squad_export
+    def text_form(self, model: AlbertModel) -> TextForm:
+        """See AnswerForm."""
+        from albert_tf.tasks.squad.export import AnswerForm
 
-        return squad_export(self, model)
+        return AnswerForm(self.tokenizer, self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Builds the encoder and the head, which for 2.0 is the one with a beam."""

@@ -166,7 +166,7 @@ def test_evaluation_and_export_are_of_the_object_not_of_its_folder(run, tmp_path
         assert classifier.evaluate(rows)["accuracy"] == 1.0
     bias.assign([0.5, 0.0])
     classifier.export(tmp_path / "exported")
-    assert "max_seq_length: 6" in (tmp_path / "exported/README.md").read_text()
+    assert '"max_seq_length": 6' in (tmp_path / "exported/README.md").read_text()
     classify = tf.saved_model.load(str(tmp_path / "exported"))
     expected = classifier.probabilities(*pairs)
     np.testing.assert_allclose(classify(*pairs)["probabilities"], expected, atol=1e-5)
