@@ -172,16 +172,17 @@ def _fine_tune_seeds(
 ) -> None:
     """Trains and evaluates with each seed; seeds.json has the values and names the best run.
 
-    A run that diverges has the value null, and the others continue. A resumed run neither trains
-    nor evaluates the finished seeds again.
+    Of equal values, that with the lower loss is better. A run that diverges has the value null, and
+    the others continue. A resumed run neither trains nor evaluates the finished seeds again.
     """
     values: dict[str, float | None] = {}
+    losses: dict[str, float] = {}
     for name, own in _seeds(config).items():
         log.info(f"Seed {own.seed} ({len(values) + 1} of {config.num_seeds}):")
         estimator, values[name] = Estimator(task, own), None
         try:
             train_spec = TrainSpec.of(source.reseeded(own.seed), max_steps)
-            value = _train_seed(estimator, train_spec, eval_spec)
+            value, losses[name] = _train_seed(estimator, train_spec, eval_spec)
             if math.isfinite(value):
                 values[name] = value
                 log.info(f"Seed {own.seed}: {task.best_metric} {value:.4f}")
@@ -190,7 +191,8 @@ def _fine_tune_seeds(
     finite = {name: value for name, value in values.items() if value is not None}
     if not finite:
         raise DivergedError(f"The training of all {len(values)} seeds has diverged, see above.")
-    best = (max if task.best_metric_larger_is_better else min)(finite, key=finite.get)
+    sign = 1 if task.best_metric_larger_is_better else -1
+    best = max(finite, key=lambda name: (sign * finite[name], -losses[name]))
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         owner = removal.owner_id("seeds", os.path.abspath(config.output_dir))
@@ -207,14 +209,17 @@ def _fine_tune_seeds(
     )
 
 
-def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> float:
-    """Trains, and returns the task's `best_metric` of the best weights, recorded or evaluated."""
+def _train_seed(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[float, float]:
+    """Trains, and returns `best_metric` and loss of the best weights, recorded or evaluated."""
     estimator.train_and_evaluate(train_spec, eval_spec)
     barrier(estimator.strategy)  # The chief writes the record.
     best = estimator.folder.best()
     if best and best.is_of(eval_spec.fingerprint):
-        return best.value
-    return estimator.evaluate(eval_spec)[estimator.task.best_metric]
+        return best.value, math.inf if best.loss is None else best.loss
+    metrics = estimator.evaluate(eval_spec)
+    return metrics[estimator.task.best_metric], metrics.get("loss", math.inf)
 
 
 def _open_best_seed(task: FineTuningTask, run: RunConfig) -> Estimator:

@@ -254,10 +254,12 @@ def fine_tune_two_seeds(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("values", "larger_is_better", "best"),
     [
-        ((0.1, 0.2), True, 4),
-        ((0.2, 0.1), True, 3),
-        ((0.1, 0.2), False, 3),
-        ((np.nan, 0.1), True, 4),
+        (((0.1, 1.0), (0.2, 2.0)), True, 4),
+        (((0.2, 2.0), (0.1, 1.0)), True, 3),
+        (((0.1, 2.0), (0.2, 1.0)), False, 3),
+        (((np.nan, 1.0), (0.1, 2.0)), True, 4),
+        (((0.1, 2.0), (0.1, 1.0)), True, 4),  # The lower loss decides.
+        (((0.1, 1.0), (0.1, 2.0)), False, 3),
     ],
 )
 def test_the_model_of_the_best_seed_is_returned(
