@@ -55,8 +55,8 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_enum(
         "format", "saved_model", ["saved_model", "tflite", "onnx"], "tflite: TensorFlow Lite; "
-        "onnx: ONNX, which needs the extra `onnx`. Both are for encoders and classifiers, and take "
-        "token ids instead of text.",
+        "onnx: ONNX, which needs the extra `onnx`. Both are for encoders, classifiers and "
+        "taggers, and take token ids instead of text.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "precision", FLOAT32, [FLOAT32, BFLOAT16, "int8"], "mixed_bfloat16: a SavedModel computes "

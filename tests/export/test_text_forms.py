@@ -16,6 +16,8 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.export import task_export
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.tagging.data import TaggingSpec
+from albert_tf.tasks.tagging.task import TaggingTask
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
@@ -113,6 +115,30 @@ def test_answers(version, best, tokenizer, odd_texts):
 
 
 @pytest.mark.parametrize(
+    ("tags", "tokenizer"),
+    [
+        (("B-X", "B-Y", "I-X", "I-Y", "O"), "sentencepiece"),
+        (("B-X", "E-X", "I-X", "O", "S-X"), "wordpiece"),
+        (("NOUN", "O", "VERB"), "wordpiece"),
+        (("O",), "wordpiece"),
+    ],
+    indirect=["tokenizer"],
+)
+def test_entities(tags, tokenizer, odd_texts):
+    task, rng = make_task(TaggingTask, TaggingSpec(tags, 16), tokenizer), random.Random(0)
+    texts = [" ".join(rng.choices(odd_texts, k=rng.randrange(1, 5))) for _ in range(60)]
+    found = compare(task, {"texts": [*texts, "", "the people"]})
+    spans = zip(texts, found["start"], found["end"], found["text"])
+    for text, starts, ends, entities in spans:
+        pieces = [text[i:j].encode() for i, j in zip(starts, ends)]
+        assert pieces == [entity.rstrip(b"\0") for entity in entities.tolist()]
+    assert found["label"][60].tolist() == [b""] * found["label"].shape[1]
+    ids = task_export(task, task.build_model(), file_format="tflite")
+    assert {*ids.probes[0].expected} == {"tags", "scores"}
+    assert ids.files["labels.txt"].decode().split() == [*tags]
+
+
+@pytest.mark.parametrize(
     ("precision", "check"),
     [
         ("float32", "here"),
@@ -126,6 +152,7 @@ def test_answers(version, best, tokenizer, odd_texts):
         (TextClassificationTask, ClassificationSpec(LABELS, 14)),
         (MultipleChoiceTask, MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)),
         (SquadTask, SquadSpec("2.0", max_seq_length=32, doc_stride=7, max_query_length=8)),
+        (TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 16)),
     ],
 )
 def test_each_kind_is_checked_and_published(
