@@ -1,7 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts the label of each text with a fine-tuned model, or its number with
-a regression model.
+"""Predicts the label of each text with a fine-tuned model, its labels if it may
+have several, or its number with a regression model.
 
   albert classify runs/authors "The ship sailed on the sea." \\
     "She danced at the ball."
@@ -18,6 +18,8 @@ takes two texts at a time; in lines, a tab separates them. Of a table (.csv,
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -69,12 +71,25 @@ def _main(path: str, *given: str) -> None:
     predictions = model.predict(*map(list, zip(*rows)))
     if FLAGS.json:
         for row, predicted in zip(rows, predictions):
-            values = predicted._asdict() if has_labels else {"value": float(str(predicted))}
-            print_json({**dict(zip(("text", "second_text"), row)), **values})
+            print_json({**dict(zip(("text", "second_text"), row)), **_values(predicted)})
         return
-    shown = [(f"{x.probability:6.1%}", label_text(x.label)) if has_labels else (f"{x:8.3f}",)
-             for x in predictions]  # fmt: skip
-    print_table((*values, *row) for values, row in zip(shown, rows))
+    print_table((*_cells(x), *row) for x, row in zip(predictions, rows))
+
+
+def _values(predicted: Any) -> dict[str, Any]:
+    """Returns a prediction as JSON values: a label, several, or a number."""
+    if isinstance(predicted, list):
+        return {"labels": [label._asdict() for label in predicted]}
+    return predicted._asdict() if isinstance(predicted, tuple) else {"value": float(str(predicted))}
+
+
+def _cells(predicted: Any) -> Sequence[str]:
+    if isinstance(predicted, list):
+        shown = (f"{label_text(x.label)} {x.probability:.1%}" for x in predicted)
+        return [", ".join(shown) or "none"]
+    if isinstance(predicted, tuple):
+        return f"{predicted.probability:6.1%}", label_text(predicted.label)
+    return [f"{predicted:8.3f}"]
 
 
 def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:

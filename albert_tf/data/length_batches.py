@@ -100,7 +100,7 @@ class Sequences:
         [CLS] A [SEP] or [CLS] A [SEP] B [SEP], of any length, and the length of [CLS] A [SEP]. Ids
         are kept in 16 bits if they fit.
       pad_id: the id of the padding piece.
-      columns: int or float [n, ...], such as labels; become int32 or float32.
+      columns: int, float or bool [n, ...], such as labels; become int32, float32 or stay bool.
       token_columns: for each sequence, integers for its tokens; padded with NO_NUMBER.
       group: number of sequences of each example; None: one, without an axis for it.
 
@@ -304,4 +304,5 @@ def _joined(
 
 
 def _column(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.float32 if values.dtype.kind == "f" else np.int32)
+    kinds = {"f": np.float32, "b": bool}
+    return values.astype(kinds.get(values.dtype.kind, np.int32))

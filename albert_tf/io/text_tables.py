@@ -167,10 +167,14 @@ def _check_distinct(columns: Iterable[Any], where: str) -> None:
 
 
 def class_labels(data: Any) -> dict[str, list[str]]:
-    """Returns the names of the classes of a datasets.Dataset, by column, in their order."""
+    """Returns the names of the classes of a datasets.Dataset, by column, in their order.
+
+    The column may have lists of them.
+    """
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return {}
+    features = {column: getattr(f, "feature", f) for column, f in features.items()}
     return {column: f.names for column, f in features.items() if hasattr(f, "int2str")}
 
 

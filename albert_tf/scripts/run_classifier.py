@@ -42,6 +42,12 @@ class Table(Settings):
     text_column: str = setting("text", "Name of the text column.", needs="do_train")
     text_pair_column: str | None = setting(None, "Column of the second text.", needs="do_train")
     label_column: str = setting("label", "Name of the label column.", needs="do_train")
+    label_separator: str | None = setting(
+        None,
+        'What is between several labels of a text in the label column, such as "|". A text may '
+        "have any number of them. In .jsonl and .parquet files, they may also be lists.",
+        needs="do_train",
+    )
     regression: bool = setting(False, "Labels are numbers, not classes.", needs="do_train")
     id_column: str | None = setting(None, "Name of the id column. Default: numbers from 0.")
 
@@ -89,7 +95,8 @@ def _run_tables() -> None:
     )
     from albert_tf.tasks.runner import run
 
-    given = TextColumns(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
+    columns = FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column
+    given = TextColumns(*columns, label_separator=FLAGS.label_separator)
 
     def read(action: str, spec: ClassificationSpec | None) -> list[TextExample]:
         columns = dataclasses.replace(spec.columns if spec else given, id=FLAGS.id_column)

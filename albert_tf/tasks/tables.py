@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -47,13 +48,15 @@ _QUOTED = re.compile('"[^"]*(?:""[^"]*)+"')
 class TextColumns:
     """The columns of a table (keys of a JSON line) to read.
 
-    `text_pair` is None for single texts, `label` to read no labels, `id` to read no ids.
+    `text_pair` is None for single texts, `label` to read no labels, `id` to read no ids. With a
+    `label_separator`, a cell of labels holds any number of them.
     """
 
     text: str
     text_pair: str | None = None
     label: str | None = None
     id: str | None = None
+    label_separator: str | None = None
 
     def __post_init__(self) -> None:
         """Raises AlbertError if two of text, second text and label are the same column."""
@@ -66,12 +69,16 @@ class TextColumns:
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A row. `id` and `label` are None if there are none; `where` is "file:line", for errors."""
+    """A row.
+
+    `id` and `label` are None if there are none, and `label` is a tuple if there may be several;
+    `where` is "file:line", for errors.
+    """
 
     id: str | None
     text: str
     text_pair: str | None
-    label: Label | None
+    label: Label | tuple[Label, ...] | None
     where: str
 
 
@@ -87,16 +94,22 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
     kind = table_kind(str(data)) if is_path(data) else None
     names = class_labels(data).get(columns.label, ())
     examples = []
+
+    def name_of(label: Any) -> Any:
+        if isinstance(label, list):
+            return [*map(name_of, label)]
+        is_number = isinstance(label, int) and -1 <= label < len(names)
+        return [*names, None][label] if is_number else label
+
     for where, row in read_rows(data, name, **layout):
-        label = row.get(columns.label, "")
-        if names and isinstance(label, int) and -1 <= label < len(names):
-            row[columns.label] = [*names, None][label]
+        if names and columns.label in row:
+            row[columns.label] = name_of(row[columns.label])
         examples.append(
             TextExample(
                 id=_name(row, columns.id, where) if columns.id else None,
                 text=_field(row, columns.text, where),
                 text_pair=_field(row, columns.text_pair, where) if columns.text_pair else None,
-                label=_label(row, columns.label, where, kind) if columns.label else None,
+                label=_labels(row, columns, where, kind) if columns.label else None,
                 where=where,
             )
         )
@@ -141,6 +154,25 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
         except ValueError as error:  # Python writes no integers of thousands of digits.
             raise AlbertError(f"{where}: the number in {column!r} is too long.") from error
     raise AlbertError(f"{where}: {column!r} must be a string or a number, not {short_repr(value)}.")
+
+
+def _labels(
+    row: dict[str, Any], columns: TextColumns, where: str, kind: str | None
+) -> Label | tuple[Label, ...] | None:
+    """Returns the label of a row, see `_label`; several from a list, or with a separator."""
+    column, separator, value = columns.label, columns.label_separator, row.get(columns.label)
+    if separator and column in row and not isinstance(value, list):
+        parts = value.split(separator) if isinstance(value, str) else [value]
+        value = [part for part in parts if part is not None and str(part).strip()]
+    if not isinstance(value, list):
+        return _label(row, column, where, kind)
+    found = [_label({column: part}, column, where, kind) for part in value]
+    if None in found or len({*map(label_text, found)}) < len(found):
+        raise AlbertError(
+            f"{where}: a label is missing or repeated in {column!r}, {short_repr(value)}; give a "
+            "list of the labels that the text has."
+        )
+    return tuple(found)
 
 
 def _label(row: dict[str, Any], column: str, where: str, kind: str | None) -> Label | None:
@@ -197,11 +229,12 @@ def write_table(
     examples: Sequence[Any],
     values: np.ndarray,
     labels: Sequence[Label],
+    chosen: np.ndarray | None = None,
 ) -> None:
     """Writes predictions.tsv; for a data set of a name of its own, predictions/<name>.tsv.
 
-    Texts without an id are numbered from 0 and repeated there. For `values` and `labels` see
-    `write_predictions`.
+    Texts without an id are numbered from 0 and repeated there. For `values`, `labels` and
+    `chosen` see `write_predictions`.
     """
     path = folder.file(PREDICTIONS_FILE)
     if name != "predict":
@@ -212,19 +245,29 @@ def write_table(
         columns["text"] = [example.text for example in examples]
         if examples[0].text_pair is not None:
             columns["second_text"] = [example.text_pair for example in examples]
-    write_predictions(path, columns, values, labels)
+    write_predictions(path, columns, values, labels, chosen)
     log.info(f"Predictions for {len(examples):,} examples are in {path}.")
 
 
 def write_predictions(
-    path: str, columns: Mapping[str, Iterable[str]], values: np.ndarray, labels: Sequence[Label]
+    path: str,
+    columns: Mapping[str, Iterable[str]],
+    values: np.ndarray,
+    labels: Sequence[Label],
+    chosen: np.ndarray | None = None,
 ) -> None:
-    """Writes a TSV file: the columns, prediction and, if there are labels, their probabilities."""
+    """Writes a TSV file: the columns, prediction and, if there are labels, their probabilities.
+
+    The prediction is the label of the highest probability, or those that are `chosen`, bool
+    [n, labels], with "|" between them.
+    """
     values, labels = np.reshape(values, [-1, len(labels) or 1]), [*map(label_text, labels)]
+    if chosen is None:
+        chosen = np.eye(values.shape[1], dtype=bool)[values.argmax(axis=1)]
     rows = [[*columns, _PREDICTION, *labels]]
-    for *row, value in zip(*columns.values(), values):
-        numbers = [f"{number:.6f}" for number in value]
-        rows.append([*row, *([labels[value.argmax()]] if labels else ()), *numbers])
+    for *row, value, own in zip(*columns.values(), values, chosen):
+        names = ["|".join(itertools.compress(labels, own))] if labels else []
+        rows.append([*row, *names, *(f"{number:.6f}" for number in value)])
     files.write_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
 
 
@@ -252,7 +295,9 @@ def read_predictions(path: str) -> Predictions:
         if labels and valid:
             valid = min(row, default=-1) >= 0 and abs(sum(row) - 1) < _SUM_TOLERANCE
         if not (row and valid):
-            what = "probabilities that sum to 1" if labels else "a number"
+            what = "a number"
+            if labels:
+                what = "probabilities that sum to 1 (those of several labels are not averaged)"
             raise AlbertError(f"{path}:{number}: the prediction is damaged; it should be {what}.")
         columns.append(fields[:first])
         values.append(row if labels else row[0])

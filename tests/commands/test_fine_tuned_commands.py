@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_texts_are_classified(labels, albert, classifier):
         assert line == f"{row.probability:6.1%}  {row.label!s:7}  {text}"
     printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
     assert printed == [{"text": text, **row._asdict()} for text, row in zip(TEXTS, expected)]
+
+
+def test_several_labels_of_a_text_are_found(albert, fine_tuned):
+    spec = ClassificationSpec(("no", "yes"), 12, multi_label=True, columns=TextColumns("a"))
+    folder, numbers = fine_tuned(TextClassificationTask, spec), set()
+    for threshold in (0.0, 0.99):
+        kept = {"thresholds": {"no": threshold, "yes": 0.6}, "checkpoint": None}
+        Path(folder, "thresholds.json").write_text(json.dumps(kept))
+        expected = TextClassifier.load(folder).predict(TEXTS)
+        numbers |= {*map(len, expected)}
+        lines = albert("classify", folder, *TEXTS).ok().stdout.splitlines()
+        for line, found, text in zip(lines, expected, TEXTS):
+            labels = ", ".join(f"{x.label} {x.probability:.1%}" for x in found) or "none"
+            assert (line.startswith(labels), line.endswith(f"  {text}")) == (True, True)
+    assert numbers == {0, 1, 2}
+    printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
+    assert [x["labels"] for x in printed] == [[x._asdict() for x in found] for found in expected]
 
 
 def test_numbers_are_predicted(albert, classifier):

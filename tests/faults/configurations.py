@@ -198,7 +198,9 @@ CONFIGURATIONS = {
         Configuration(
             "classifier, seeds",
             CLASSIFY,
-            _classifier("--train_step=8", "--num_seeds=2", "--random_seed=7"),
+            _classifier(
+                "--train_step=8", "--num_seeds=2", "--random_seed=7", "--label_separator=|"
+            ),
             _SEEDS,
         ),
         Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),

@@ -30,7 +30,7 @@ def test_predictions_are_read_back(labels, texts, tmp_path):
     np.testing.assert_allclose(found.values, values, rtol=0, atol=5e-7)
 
 
-NO_SUM = ":2: the prediction is damaged; it should be probabilities that sum to 1."
+NO_SUM = ":2: the prediction is damaged; it should be probabilities that sum to 1 (those of several"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Classified(NamedTuple):
-    """The most probable label of a text, and its probability."""
+    """A label of a text, and its probability."""
 
     label: Label
     probability: float
@@ -60,6 +60,7 @@ class _TextModel(FineTunedModel):
         text: str = "text",
         text_pair: str | None = None,
         label: str = "label",
+        label_separator: str | None = None,
         **settings: Any,
     ) -> Self:
         """Fine-tunes a pretrained model, with the recipe and the results of run_classifier.py.
@@ -75,7 +76,9 @@ class _TextModel(FineTunedModel):
             `eval_every_steps` in the settings, the best weights are kept.
           text: the column of the text.
           text_pair: the column of the second text; None for single texts.
-          label: the column of the label, or of the number.
+          label: the column of the label, or of the number. If it holds lists, a text may have any
+            number of labels, also none.
+          label_separator: what is between several labels in a text, such as "|", instead of lists.
           **settings: `output_dir`, which is required, and other fields of
             FineTuneConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`.
             They override the recipe.
@@ -93,7 +96,10 @@ class _TextModel(FineTunedModel):
               output_dir="runs/authors", num_train_epochs=3)
         """
         names = (text, text_pair, label)  # Those of a data frame may be numbers.
-        columns = TextColumns(*(None if name is None else str(name) for name in names))
+        columns = TextColumns(
+            *(None if name is None else str(name) for name in names),
+            label_separator=label_separator,
+        )
         spec = {"columns": columns}
         examples = with_labels(cls._read(train, "train", spec))
         order = class_labels(train).get(columns.label, ())
@@ -125,7 +131,7 @@ class _TextModel(FineTunedModel):
 
 
 class TextClassifier(_TextModel):
-    """Predicts the label of a text, or of a pair of texts. `train` and `load` create it.
+    """Predicts the label, or labels, of a text or pair of texts. `train` and `load` create it.
 
     Example:
       classifier = TextClassifier.load("runs/mine")
@@ -144,8 +150,11 @@ class TextClassifier(_TextModel):
         texts: Sequence[str],
         second_texts: Sequence[str] | None = None,
         batch_size: int | None = None,
-    ) -> list[Classified]:
+    ) -> list[Classified] | list[list[Classified]]:
         """Returns the most probable label of each text, or pair of texts, and its probability.
+
+        If texts may have several labels, returns a list for each text: the labels whose
+        probabilities are above their thresholds, the most probable first.
 
         Texts are computed in batches of similar lengths, `batch_size` at a time if it is given.
 
@@ -154,9 +163,12 @@ class TextClassifier(_TextModel):
             or there are no second texts for a model of pairs, or some for one of single texts.
           DivergedError: the model answers with NaN.
         """
+        probabilities = self.probabilities(texts, second_texts, batch_size)
+        if not self.task.spec.multi_label:
+            return [Classified(self.labels[x.argmax()], float(x.max())) for x in probabilities]
         return [
-            Classified(self.labels[row.argmax()], float(row.max()))
-            for row in self.probabilities(texts, second_texts, batch_size)
+            [Classified(self.labels[i], float(row[i])) for i in np.argsort(-row) if chosen[i]]
+            for row, chosen in zip(probabilities, self.task.chosen(probabilities))
         ]
 
     def probabilities(

@@ -10,7 +10,7 @@ classify(["a premise"], ["a hypothesis"])["probabilities"]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,10 @@ import tensorflow as tf
 from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.tables import TextExample
-from albert_tf.training.task import Tensors
+from albert_tf.training.task import Arrays, Tensors
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.base import ExampleSet
 
 
 class ClassifierForm(TextForm):
@@ -26,9 +29,11 @@ class ClassifierForm(TextForm):
 
     It takes `sentences`, string [B], and for pairs `second_sentences`, string [B]; an empty second
     sentence counts as none. It returns `label` [B], a string, or an int64, float64 or bool if the
-    labels are such, and `probabilities`, float32 [B, labels], in the order of `labels()`; or for
-    regression `value`, float32 [B]. Longer texts are cut as in training. The signature
-    `serving_default` takes `sentences`, and `pairs` both; of a model of pairs, both take both.
+    labels are such, and `probabilities`, float32 [B, labels], in the order of `labels()`. If texts
+    may have several labels, `chosen`, bool [B, labels], says in place of `label` which of them are
+    above their thresholds. A regression returns `value`, float32 [B]. Longer texts are cut as in
+    training. The signature `serving_default` takes `sentences`, and `pairs` both; of a model of
+    pairs, both take both.
     """
 
     title = "ALBERT text classifier"
@@ -52,8 +57,9 @@ class ClassifierForm(TextForm):
         texts = [sentences] if second_sentences is None else [sentences, second_sentences]
         length = self.task.spec.max_seq_length
         segments = [self.ids(text) for text in texts]
-        outputs = self.predict(pack(segments, length, self.tokenizer, skip_empty_second=True))
-        if self.labels:
+        inputs = pack(segments, length, self.tokenizer, skip_empty_second=True)
+        outputs = self.found(None, self.predict(inputs))
+        if self.labels and not self.task.spec.multi_label:
             best = tf.argmax(outputs["probabilities"], axis=-1)
             outputs["label"] = tf.gather(self._label_values(), best)
         return outputs
@@ -61,6 +67,12 @@ class ClassifierForm(TextForm):
     def example(self, text: str, second: str | None = None) -> TextExample:
         """See TextForm."""
         return TextExample("", text, second, None, "")
+
+    def found(self, data: ExampleSet | None, outputs: Arrays | Tensors) -> Arrays | Tensors:
+        """See TextForm; also of tensors."""
+        if self.task.spec.multi_label:
+            return {**outputs, "chosen": self.task.chosen(outputs["probabilities"])}
+        return outputs
 
     def parts(self) -> dict[str, ReusableSavedModel]:
         """See TextForm."""

@@ -22,6 +22,7 @@ LARGEST = 1e18
 BALANCED = "balanced"
 #: Metrics that may select the best weights, and those in which smaller is better.
 _OF_LABELS = ("accuracy", "macro_f1", "loss", "f1", "matthews_corr")
+_OF_SETS = ("mean_average_precision", "micro_f1", "macro_f1", "loss", "f1")
 _OF_NUMBERS = ("pearson", "spearman", "mse", "loss")
 SMALLER_IS_BETTER = ("loss", "mse")
 
@@ -39,6 +40,7 @@ class ClassificationSpec(Settings):
       mean, deviation: of the numbers that a regression is trained on, which learns them with mean 0
         and deviation 1 and answers in their own unit. GLUE's STS-B learns them as they are, as in
         the release.
+      multi_label: whether a text may have any number of the labels.
       best_metric, positive_label, class_weights: see their help. Class weights may be given as a
         dict; they become text, in the order of the labels.
 
@@ -52,12 +54,13 @@ class ClassificationSpec(Settings):
     task_name: str = "custom"
     mean: float = 0.0
     deviation: float = 1.0
+    multi_label: bool = False
     best_metric: str | None = setting(
         None,
         "The metric that selects the best weights and ends the training with "
-        "early_stopping_evals. Default: accuracy, or pearson for regression; GLUE's own for its "
-        "tasks.",
-        choices=(None, *dict.fromkeys(_OF_LABELS + _OF_NUMBERS)),
+        "early_stopping_evals. Default: accuracy; mean_average_precision for several labels per "
+        "text, pearson for regression; GLUE's own for its tasks.",
+        choices=(None, *dict.fromkeys(_OF_LABELS + _OF_SETS + _OF_NUMBERS)),
         needs="do_train",
     )
     positive_label: str | None = setting(
@@ -71,7 +74,10 @@ class ClassificationSpec(Settings):
         f"{BALANCED}, or name:weight,... by label (others have 1): the loss of each training "
         "example is multiplied by the weight of its label, divided by the mean weight of all "
         f"training examples. {BALANCED}: in inverse proportion to the number of examples with the "
-        "label, so that each label has the same part in the loss. Metrics are not weighted.",
+        "label, so that each label has the same part in the loss. With several labels per text, "
+        "the loss of a label is multiplied by its weight in the texts that have it, and by 1 in "
+        f"the others; {BALANCED}: the number of texts without it by that of texts with it. Metrics "
+        "are not weighted.",
         needs="do_train",
     )
 
@@ -102,6 +108,8 @@ class ClassificationSpec(Settings):
             self.weights_by_label()
         # Always there, of a positive label, of two labels.
         known = _OF_LABELS[: 5 if len(labels) == 2 else 4 if self.positive_label else 3]
+        if self.multi_label:
+            known = _OF_SETS[: 5 if self.positive_label else 4]
         known = known if labels else _OF_NUMBERS
         if self.best_metric not in (None, *known):
             raise AlbertError(

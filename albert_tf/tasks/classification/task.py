@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,8 @@ _SHOWN_LABELS = 5
 class TextClassificationTask(ChoiceTask):
     """Classifies with a linear layer on the pooled output.
 
-    The loss is the cross-entropy, or the squared error for regression.
+    The loss is the cross-entropy, of several labels per text the mean of each one's binary
+    cross-entropy, and for regression the squared error.
     """
 
     name = "text_classification"
@@ -58,13 +60,31 @@ class TextClassificationTask(ChoiceTask):
     @property
     def best_metric(self) -> str:
         """See ClassificationSpec."""
-        return self.spec.best_metric or ("accuracy" if self.spec.labels else "pearson")
+        default = "mean_average_precision" if self.spec.multi_label else "accuracy"
+        return self.spec.best_metric or (default if self.spec.labels else "pearson")
 
     @property
     def constant_answers(self) -> dict[str, str]:
         """See Task."""
         larger = self.best_metric_larger_is_better
         return {self.best_metric: f"majority_{self.best_metric}"} if larger else {}
+
+    @property
+    def threshold_names(self) -> Sequence[str]:
+        """See FineTuningTask: of several labels per text, each has a threshold."""
+        return self.spec.names if self.spec.multi_label else ()
+
+    def label_values(self, examples: Sequence[TextExample]) -> np.ndarray:
+        """See `label_values`, and `label_matrix` if a text may have several labels."""
+        return (label_matrix if self.spec.multi_label else label_values)(examples, self.spec.labels)
+
+    def chosen(self, probabilities: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
+        """Returns which probabilities of several labels, [n, labels], are above their thresholds.
+
+        Without an evaluation, these are 0.5.
+        """
+        kept = self.thresholds or {}
+        return probabilities > np.float32([kept.get(name, 0.5) for name in self.spec.names])
 
     def encode(
         self, examples: Sequence[TextExample], *, labelled: bool = True, training: bool = False
@@ -76,9 +96,9 @@ class TextClassificationTask(ChoiceTask):
         """
         labels, longest = self.spec.labels, self.spec.max_seq_length
         # The labels are checked before the texts are tokenized.
-        values = label_values(examples if labelled else (), labels)
+        values = self.label_values(examples if labelled else ())
         if not labelled:  # One graph evaluates and predicts: its batches have the same columns.
-            values = np.zeros(len(examples), values.dtype)
+            values = np.zeros([len(examples), *values.shape[1:]], values.dtype)
 
         def cut(a: list[int], b: list[int]) -> tuple[list[int], list[int] | None]:
             room = longest - (3 if b else 2)
@@ -92,7 +112,8 @@ class TextClassificationTask(ChoiceTask):
         data, notes = self.join([(x.text, x.text_pair or "") for x in examples], cut, columns)
         summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
         if labelled and labels:
-            counts = collections.Counter(x.label for x in examples).most_common(_SHOWN_LABELS)
+            counts = collections.Counter(label for x in examples for label in _several(x.label))
+            counts = counts.most_common(_SHOWN_LABELS)
             shares = (f"{label} {count / len(examples):.1%}" for label, count in counts)
             summary += f"; labels {', '.join(shares)}"
             summary += " …" if len(labels) > len(counts) else ""
@@ -103,7 +124,16 @@ class TextClassificationTask(ChoiceTask):
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """See `write_table`."""
         (values,) = outputs.values()
-        write_table(folder, data.name, data.examples, values, self.spec.labels)
+        chosen = self.chosen(values) if self.spec.multi_label else None
+        write_table(folder, data.name, data.examples, values, self.spec.labels, chosen)
+
+    def write_evaluation(
+        self, data: ExampleSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
+    ) -> None:
+        """See FineTuningTask: keeps the thresholds."""
+        if self.spec.multi_label:
+            found = best_thresholds(outputs["probabilities"], self.label_values(data.examples))
+            self.keep_thresholds(dict(zip(self.spec.names, found.tolist())), folder)
 
     def text_form(self, model: AlbertClassifier) -> TextForm:
         """See ClassifierForm."""
@@ -117,6 +147,12 @@ class TextClassificationTask(ChoiceTask):
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """See ChoiceTask; for regression, sums the loss, and the loss in the labels' unit."""
+        if self.spec.multi_label:
+            logits = logits_of(model, batch, training)
+            labels = tf.cast(batch["label_ids"], logits.dtype)
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+            losses *= batch.get("loss_weights", 1.0)
+            return {"loss": tf.reduce_sum(tf.reduce_mean(losses, axis=1))}
         if self.spec.labels:
             return super().sums(model, batch, training)
         values = logits_of(model, batch, training)[:, 0]
@@ -130,17 +166,27 @@ class TextClassificationTask(ChoiceTask):
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """See ChoiceTask; for regression, returns `value` [batch]."""
+        if self.spec.multi_label:
+            return {"probabilities": tf.sigmoid(logits_of(model, batch))}
         if self.spec.labels:
             return super().predict(model, batch)
         return {"value": logits_of(model, batch)[:, 0] * self.spec.deviation + self.spec.mean}
 
     def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
-        """See `classification_metrics` and `regression_metrics`."""
-        labels = label_values(examples.examples, self.spec.labels)
+        """See `classification_metrics`, `multi_label_metrics` and `regression_metrics`.
+
+        Without thresholds, those are used that are best for these examples.
+        """
+        labels = self.label_values(examples.examples)
         if self.spec.labels:
-            positive = self.spec.positive_label
+            positive, probabilities = self.spec.positive_label, outputs["probabilities"]
             positive = None if positive is None else self.spec.names.index(positive)
-            return classification_metrics(outputs["probabilities"], labels, positive)
+            if not self.spec.multi_label:
+                return classification_metrics(probabilities, labels, positive)
+            chosen = self.chosen(probabilities)
+            if self.thresholds is None:
+                chosen = probabilities > best_thresholds(probabilities, labels)
+            return multi_label_metrics(probabilities, chosen, labels, positive)
         return regression_metrics(outputs["value"], labels, self.spec.deviation)
 
 
@@ -163,10 +209,11 @@ def label_settings(
       AlbertError: see `label_set` and `label_values`; there is no example, or the numbers of a
         regression do not differ.
     """
-    if not examples:
+    if not any(_several(example.label) for example in examples):
         raise AlbertError("None of the examples to train on has a label.")
     if not regression:
-        return {"labels": label_set(examples, order)}
+        several = any(isinstance(example.label, tuple) for example in examples)
+        return {"labels": label_set(examples, order), "multi_label": several}
     values = label_values(examples, ())
     # The sums are exact, so that a run is found again on any machine.
     mean = math.fsum(values) / len(values)
@@ -185,10 +232,10 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
     Labels of several types, and numbers that are written in several ways, become texts.
 
     Raises:
-      AlbertError: there are fewer than two labels.
+      AlbertError: there are fewer than two labels, and no text may have several.
     """
-    by_text = {label_text(example.label): example.label for example in examples}
-    if len(by_text) < 2:
+    by_text = {label_text(label): label for x in examples for label in _several(x.label)}
+    if len(by_text) < 2 and not isinstance(examples[0].label, tuple):
         raise AlbertError(
             f"The training examples ({len(examples):,}) all have the label "
             f"{short_repr(*by_text.values())}; at least two labels are needed."
@@ -196,6 +243,10 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
     if are_numbers(labels := [*by_text.values()]):
         return tuple(sorted(labels))
     return tuple(sorted(by_text, key=lambda x: (order.index(x) if x in order else -1, x)))
+
+
+def _several(label: Label | tuple[Label, ...]) -> tuple[Label, ...]:
+    return label if isinstance(label, tuple) else (label,)
 
 
 def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np.ndarray:
@@ -225,15 +276,33 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[Label]) -> np
     return np.array(values, np.int32 if labels else np.float64)
 
 
+def label_matrix(examples: Sequence[TextExample], labels: Sequence[Label]) -> np.ndarray:
+    """Returns whether each example has each of `labels`, bool [n, labels]; see `label_values`."""
+    found = [_several(example.label) for example in examples]
+    single = [
+        dataclasses.replace(x, label=label) for x, own in zip(examples, found) for label in own
+    ]
+    has = np.zeros([len(examples), len(labels)], bool)
+    rows = np.repeat(np.arange(len(examples)), [*map(len, found)])
+    has[rows, label_values(single, labels)] = True
+    return has
+
+
 def loss_weights(labels: np.ndarray, spec: ClassificationSpec) -> np.ndarray:
     """Returns the weights of examples in the loss, float32 [n], given their labels, int32 [n].
 
-    Their mean is 1, so that the loss keeps its scale; see `ClassificationSpec.class_weights`.
+    Their mean is 1, so that the loss keeps its scale. Given several labels per text, bool
+    [n, labels], returns the weights of each label's loss, float32 [n, labels]. See
+    `ClassificationSpec.class_weights`.
     """
-    if given := spec.weights_by_label():
-        weights = np.array([given.get(name, 1.0) for name in spec.names])[labels]
-    else:  # Balanced.
-        weights = 1 / np.bincount(labels)[labels]
+    given = spec.weights_by_label()
+    weights = np.array([given.get(name, 1.0) for name in spec.names])
+    if spec.multi_label:
+        if not given:  # Balanced; a label that all texts have must not have the weight 0.
+            number = labels.sum(axis=0)
+            weights = np.maximum(len(labels) - number, 1) / number
+        return np.where(labels, weights, 1).astype(np.float32)
+    weights = weights[labels] if given else 1 / np.bincount(labels)[labels]
     return (weights / weights.mean()).astype(np.float32)
 
 
@@ -265,15 +334,85 @@ def classification_metrics(
     }
     if probabilities.shape[-1] == 2 or positive is not None:
         name = 1 if positive is None else positive
-        scores = metrics.precision_recall_fscore_support(
-            labels == name, predictions == name, average="binary", zero_division=0
-        )
-        result |= dict(zip(("precision", "recall", "f1"), scores))
+        result |= _of_one_label(labels == name, predictions == name)
     if probabilities.shape[-1] == 2:
         # For a single label it is undefined; scikit-learn would return 0 with a warning.
         single = len(np.unique(np.concatenate([labels, predictions]))) == 1
         result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)
     return {name: float(value) for name, value in result.items()}
+
+
+def _of_one_label(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    from sklearn import metrics
+
+    scores = metrics.precision_recall_fscore_support(
+        labels, predictions, average="binary", zero_division=0
+    )
+    return dict(zip(("precision", "recall", "f1"), scores))
+
+
+def best_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns for each label the threshold with the best F1, float32 [labels].
+
+    It never separates texts of equal probability, and lies halfway to the next probability, so that
+    rounding does not matter. A label that no text has keeps 0.5.
+
+    Args:
+      probabilities: float [n, labels].
+      labels: whether a text has a label, bool [n, labels].
+    """
+    order = np.argsort(-probabilities, axis=0)
+    ranked, truth = (np.take_along_axis(x, order, axis=0) for x in (probabilities, labels))
+    following = np.append(ranked[1:], np.zeros_like(ranked[:1]), axis=0)
+    hits, predicted = truth.cumsum(axis=0), np.arange(1, len(labels) + 1)[:, None]
+    f1 = np.where(ranked > following, hits / (predicted + hits[-1]), -1)
+    best = f1.argmax(axis=0), np.arange(labels.shape[1])
+    return np.where(hits[-1], (ranked[best] + following[best]) / 2, 0.5).astype(np.float32)
+
+
+def multi_label_metrics(
+    probabilities: np.ndarray, chosen: np.ndarray, labels: np.ndarray, positive: int | None = None
+) -> dict[str, float]:
+    """Computes metrics of texts with any number of labels.
+
+    Args:
+      probabilities: float [n, labels].
+      chosen: whether each label is predicted, bool [n, labels].
+      labels: whether the text has it, bool [n, labels].
+      positive: the label that precision, recall and f1 are of.
+
+    Returns:
+      `loss` (mean binary cross-entropy), `mean_average_precision` (of the labels that occur),
+      `micro_f1`, `macro_f1` (the mean of the labels that occur or are predicted), and what these
+      are if every label that occurs is predicted for every text, as `majority_macro_f1`, …. With
+      `positive`, `precision`, `recall` and `f1` of that label.
+    """
+    of_both = np.stack([1 - probabilities, probabilities], axis=-1).reshape(-1, 2)
+    result = {
+        "loss": choice_loss(of_both, labels.ravel()),
+        **_scores(probabilities, chosen, labels),
+    }
+    same = np.tile(labels.any(axis=0), [len(labels), 1])
+    result |= {f"majority_{k}": score for k, score in _scores(same, same, labels).items()}
+    if positive is not None:
+        result |= _of_one_label(labels[:, positive], chosen[:, positive])
+    return {name: float(value) for name, value in result.items()}
+
+
+def _scores(
+    probabilities: np.ndarray, chosen: np.ndarray, labels: np.ndarray
+) -> dict[str, np.floating]:
+    from sklearn import metrics
+
+    columns, precision = np.flatnonzero(labels.any(axis=0)), 0.0
+    if len(columns):
+        precision = metrics.average_precision_score(labels[:, columns], probabilities[:, columns])
+    hits, total = (labels & chosen).sum(axis=0), labels.sum(axis=0) + chosen.sum(axis=0)
+    return {
+        "mean_average_precision": precision,
+        "micro_f1": 2 * hits.sum() / max(total.sum(), 1),
+        "macro_f1": np.sum(2 * hits / np.maximum(total, 1)) / max(np.count_nonzero(total), 1),
+    }
 
 
 def regression_metrics(

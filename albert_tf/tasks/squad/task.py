@@ -89,11 +89,6 @@ class SquadTask(FineTuningTask):
         """See FineTuningTask: for 2.0, the null odds above which there is no answer."""
         return () if self.spec.version == "1.1" else (THRESHOLD,)
 
-    @property
-    def threshold(self) -> float | None:
-        """The threshold, see `threshold_names`; None until an evaluation finds the best one."""
-        return (self.thresholds or {}).get(THRESHOLD)
-
     def use_threshold(self, threshold: float) -> None:
         """Sets the threshold.
 
@@ -111,7 +106,7 @@ class SquadTask(FineTuningTask):
     @property
     def answer_threshold(self) -> float | None:
         """The threshold to answer with, by default 0: more likely than not. None for 1.1."""
-        return None if self.spec.version == "1.1" else self.threshold or 0.0
+        return (self.thresholds or {THRESHOLD: 0.0})[THRESHOLD] if self.threshold_names else None
 
     def encode(
         self, examples: Sequence[Question], *, labelled: bool = True, training: bool = False
@@ -245,7 +240,8 @@ class SquadTask(FineTuningTask):
     def metrics(self, outputs: Arrays, examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
         answers = extract_answers(examples.asked, outputs, self.spec)
-        return score_answers(examples.examples, answers, self.spec.version, self.threshold)
+        threshold = self.answer_threshold if self.thresholds else None
+        return score_answers(examples.examples, answers, self.spec.version, threshold)
 
     def write_evaluation(
         self, data: QuestionSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
