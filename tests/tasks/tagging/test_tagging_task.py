@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_texts_and_words_have_tags_and_entities_with_characters(task):
         assert long[entity.start : entity.end] == entity.text
         assert entity.label == "X" and 1 / 3 <= entity.score <= 1
     data = task.encode(texts(long), labelled=False)
-    outputs = task.outputs(tagger.model, texts(long))
+    outputs = data.outputs(functools.partial(task.predict, tagger.model))
     assert outputs["tags"].shape == (data.source.num_examples, 8)
     expected = [TAGS[outputs["tags"][window, position]] for window, position in data.places]
     assert found.tags == expected
