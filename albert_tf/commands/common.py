@@ -16,6 +16,7 @@ from absl import flags
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import read_lines
+from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import RunFolder, model_folder
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def open_pretrained(path: str) -> PretrainedModel:
 def trained_folder(path: str) -> str:
     """Returns the folder of a fine-tuned model; raises AlbertError if there is none at `path`."""
     _shorten_warnings()
-    folder = model_folder(path)
+    folder = model_folder(locate(path))
     RunFolder(folder).check_model()
     return folder
 

@@ -19,8 +19,8 @@ from albert_tf.weights.run_folder import (
     RESULTS_FILE,
     RUN_CONFIG,
     SEEDS_FILE,
-    TASK_FILE,
     find_beside,
+    find_task,
     model_folder,
 )
 
@@ -79,7 +79,7 @@ class ModelFolder:
         return {
             "Model": {"parameters": model.count_params(), **config},
             **vocabulary,
-            "Task": read(TASK_FILE),
+            "Task": find_task(self.path),
             "Training": f"The weights are those of `{weights}`.{unknown}",
             "Settings": {**run.get("run", {}), **run.get("train", {})},
             "Data": run.get("data"),

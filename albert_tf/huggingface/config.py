@@ -1,16 +1,20 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes config.json, without TensorFlow."""
+"""Reads and writes config.json, also of models with the head of a task, without TensorFlow."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface import CONFIG, TOKENIZER_CONFIG
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
+from albert_tf.io.text_tables import label_text
 
 #: Keys with the same name and meaning in albert_config.json.
 _SAME_KEYS = sorted(
@@ -30,6 +34,40 @@ _ACTIVATIONS = {
     "relu": "relu",
     "tanh": "tanh",
     "linear": "linear",
+}
+
+#: The key for settings that only albert_tf has; transformers keeps what it does not know.
+_OURS = "albert_tf"
+_SINGLE_LABEL, _REGRESSION = "single_label_classification", "regression"
+_MULTI_LABEL = "multi_label_classification"
+
+
+class Head(NamedTuple):
+    """A task's model of Hugging Face's.
+
+    Attributes:
+      architecture: its class.
+      outputs: the setting in task.json with the names of the head's outputs, if they have some.
+      has_pooler: whether the model has a pooler.
+      settings: in task.json, of models that others have trained.
+    """
+
+    architecture: str
+    outputs: str = ""
+    has_pooler: bool = True
+    settings: Mapping[str, Any] = {}
+
+
+#: By the name of the task in task.json.
+HEADS = {
+    "text_classification": Head("AlbertForSequenceClassification", "labels"),
+    "multiple_choice": Head("AlbertForMultipleChoice"),
+    "squad": Head(
+        "AlbertForQuestionAnswering",
+        has_pooler=False,
+        settings={"version": "1.1", "max_seq_length": 384},
+    ),
+    "tagging": Head("AlbertForTokenClassification", "tags", has_pooler=False),
 }
 
 
@@ -78,6 +116,64 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
         "model_type": "albert",
         "tie_word_embeddings": True,
     }
+
+
+def read_task(folder: str) -> dict[str, Any]:
+    """Returns what task.json has of a model with the head of a task; {} of one without.
+
+    Of a head for several numbers, the "task" is Hugging Face's problem_type.
+
+    Raises:
+      AlbertError: two outputs have the same name, or one has none.
+    """
+    values = files.read_object(path := os.path.join(folder, CONFIG), "model configuration")
+    kind = values.get("architectures")
+    task = next((name for name, head in HEADS.items() if [head.architecture] == kind), None)
+    if task is None:
+        return {}
+    head, tokenizer = HEADS[task], os.path.join(folder, TOKENIZER_CONFIG)
+    options = files.read_object(tokenizer) if files.exists(tokenizer) else {}
+    lengths = options.get("model_max_length"), read_config(path).max_position_embeddings
+    found = {"max_seq_length": 512, **head.settings}
+    found["max_seq_length"] = min(x for x in (*lengths, *found.values()) if isinstance(x, int))
+    if (ours := values.get(_OURS, {})).get("task") == task:
+        found |= ours
+    if head.outputs:
+        named = values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        found[head.outputs] = names = [named.get(str(i)) for i in range(len(named))]
+        if len({*names} - {None}) < len(names):
+            raise AlbertError(f"{path}: id2label must have a different name for each 0, 1, ….")
+        problem = values.get("problem_type")
+        if len(names) == 1 and problem in (None, _REGRESSION):
+            found[head.outputs] = []
+        elif problem == _MULTI_LABEL:
+            found["multi_label"] = True
+        elif problem not in (None, _SINGLE_LABEL):
+            task = problem
+    return {**found, "task": task}
+
+
+def head_values(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what config.json has of a model with this task.json.
+
+    Raises:
+      AlbertError: Hugging Face's code has no such head.
+    """
+    head, version = HEADS.get(task["task"]), task.get("version", "")
+    if head is None or version == "2.0":
+        raise AlbertError(
+            f"Hugging Face's code has no head like that of {task['task']} {version}: convert the "
+            "encoder alone with `allow_partial`, or train with a head that it has, which for SQuAD "
+            "is that of `version`=1.1."
+        )
+    values = {"architectures": [head.architecture], _OURS: dict(task)}
+    if head.outputs:
+        names = [*map(label_text, task[head.outputs])] or ["LABEL_0"]
+        values["id2label"] = {str(i): label for i, label in enumerate(names)}
+        values["label2id"] = {label: i for i, label in enumerate(names)}
+        of_labels = _MULTI_LABEL if task.get("multi_label") else _SINGLE_LABEL
+        values["problem_type"] = of_labels if task[head.outputs] else _REGRESSION
+    return values
 
 
 def _check(config: AlbertConfig) -> None:

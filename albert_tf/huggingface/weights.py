@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG, INDEX, TORCH_WEIGHTS, WEIGHTS
-from albert_tf.huggingface.config import config_values
+from albert_tf.huggingface.config import config_values, head_values
 from albert_tf.huggingface.tokenizer import tokenizer_files
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
@@ -53,6 +53,10 @@ _TABLES = {
     "cls/predictions/output_bias": "predictions.bias",
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
+    "output_weights": "classifier.weight",
+    "output_bias": "classifier.bias",
+    "cls/squad/output_weights": "qa_outputs.weight",
+    "cls/squad/output_bias": "qa_outputs.bias",
 }
 _LAYERS = {
     "bert/encoder/embedding_hidden_mapping_in": _PROJECTION,
@@ -82,7 +86,7 @@ _GROUP_LAYERS = {
 
 
 def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
-    """Returns Hugging Face's names of all pretraining weights, by official name.
+    """Returns Hugging Face's names of all weights, by official name.
 
     With each is whether it stores the transpose.
     """
@@ -221,21 +225,35 @@ def write_hugging_face(
     config: AlbertConfig,
     tokenizer: Tokenizer | None,
     weights: Mapping[str, np.ndarray],
+    task: Mapping[str, Any] = {},
+    metrics: Mapping[str, Any] = {},
 ) -> None:
     """Writes config.json, model.safetensors and the files of the tokenizer, if it is known.
 
-    The weights, by official name, are all float32 or all float16, and are written as they are.
+    Args:
+      folder, config, tokenizer: where to, and what belongs to the weights.
+      weights: by official name, all float32 or all float16; they are written as they are.
+      task: the content of task.json, if the model has the head of a task.
+      metrics: of the model, for the model card, which models with a head have.
 
     Raises:
       AlbertError: Hugging Face's code has no such model.
     """
     config = config.shared_by_groups()
-    values = config_values(config)
-    values["architectures"] = [next(kind for name, kind in _CLASSES.items() if name in weights)]
+    values, longest = config_values(config), config.max_position_embeddings
+    if task:
+        values |= head_values(task)
+        longest = task["max_seq_length"]
+        rows = "".join(f"| {name} | {value:.6g} |\n" for name, value in metrics.items())
+        card = f"---\nlibrary_name: transformers\n---\n\n# {values['architectures'][0]}\n\n"
+        card += f"Fine-tuned with albert_tf.\n\n| metric | of the evaluation |\n|---|---|\n{rows}"
+        files.write_text(os.path.join(folder, "README.md"), card)
+    else:
+        values["architectures"] = [next(kind for name, kind in _CLASSES.items() if name in weights)]
     if tokenizer:
         values["pad_token_id"] = tokenizer.pad_id
         values["bos_token_id"], values["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
-        for name, data in tokenizer_files(tokenizer, config.max_position_embeddings).items():
+        for name, data in tokenizer_files(tokenizer, longest).items():
             files.write_bytes(os.path.join(folder, name), data)
     files.write_json(os.path.join(folder, CONFIG), values)
     tensors = _identity_projection(config, next(iter(weights.values())).dtype)

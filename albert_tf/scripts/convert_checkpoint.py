@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained ALBERT between formats, bit by bit.
+"""Converts an ALBERT between formats, bit by bit.
 
   albert convert-checkpoint --from_path=albert_base_v2.tar.gz --to=hf \\
     --output_dir=albert-hf
@@ -8,6 +8,8 @@
     --output_dir=albert-tf1
   albert convert-checkpoint --from_path=runs/base --to=tf2 \\
     --output_dir=weights
+  albert convert-checkpoint --from_path=runs/rte --to=hf \\
+    --output_dir=rte-hf
 
 Every variable is checked: if one is missing, unknown or of another shape,
 nothing is written. The result is read back and compared.
@@ -37,7 +39,8 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
         "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
-        "model.safetensors. SavedModels: export_tfhub.py.", required=True
+        "model.safetensors, with the head of a fine-tuned model. SavedModels: export_tfhub.py.",
+        required=True,
     )  # fmt: skip
     define_path("output_dir", None, "A new folder for the result.", required=True)
     flags.DEFINE_bool(

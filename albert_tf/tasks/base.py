@@ -40,8 +40,8 @@ from albert_tf.weights.load import (
 from albert_tf.weights.run_folder import (
     TASK_FILE,
     RunFolder,
-    find_beside,
     find_checkpoint,
+    find_task,
     has_checkpoint,
 )
 
@@ -303,8 +303,7 @@ class FineTuningTask(Task):
             for name, weight in named_weights.items()
             if name in source.shapes and not name.startswith(ENCODER_SCOPE)
         }
-        path = find_beside(source.location, TASK_FILE)
-        theirs = files.read_object(path, "task description") if path else {}
+        theirs = find_task(source.location)
         order = self.order_of_outputs(theirs) if head else []
         if order is None:
             named_weights = {k: v for k, v in named_weights.items() if k not in head}

@@ -26,7 +26,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import TASKS, FineTuningTask
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights
-from albert_tf.weights.run_folder import TASK_FILE, find_beside
+from albert_tf.weights.run_folder import TASK_FILE, find_beside, find_task
 
 #: Packages of the library's tasks; other tasks are found once their module has been imported.
 _BUILT_IN = ("classification", "multiple_choice", "squad", "tagging")
@@ -121,22 +121,22 @@ def export_model(
 
 def _load_task(folder: ModelFolder, lower_case: bool | None) -> FineTuningTask | None:
     """Loads the task of a model, whose files may lie above a checkpoint; None without one."""
-    task_file = find_beside(folder.path, TASK_FILE)
-    if not task_file:
+    if not (values := find_task(folder.path)):
         return None
-    name = files.read_object(task_file, "task description").get("task")
+    name = values.get("task")
     for package in _BUILT_IN:
         importlib.import_module(f"albert_tf.tasks.{package}.task")
     if name not in TASKS:
         raise AlbertError(
-            f"{task_file} describes an unknown task, {short_repr(name)}; import the module that "
-            "defines it first."
+            f"{folder.given} is a model for an unknown task, {short_repr(name)}; import the module "
+            "that defines it first."
         )
     if lower_case is not None:
         raise AlbertError(
             "`do_lower_case` would be ignored: a fine-tuned model keeps its tokenizer."
         )
-    task = TASKS[name].load(os.path.dirname(task_file))
+    task_file = find_beside(folder.path, TASK_FILE)
+    task = TASKS[name].load(os.path.dirname(task_file) if task_file else folder.path)
     if folder.is_one_of_several:
         task.forget_evaluation()
     return task

@@ -17,6 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.base import ExampleSet, FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.tokenizer import checked_text
@@ -70,19 +71,21 @@ class FineTunedModel(abc.ABC):
         """Loads the model of an output directory, or that of its best seed.
 
         Args:
-          folder: the output directory of `train` or of the task's script.
+          folder: the output directory of `train` or of the task's script; or the folder or name of
+            a model on Hugging Face with this task's head.
           **changes: settings of the task that may differ from those of the training, such as
-            `max_seq_length`.
+            `max_seq_length`, or `labels` and `columns` of a model of Hugging Face's.
 
         Raises:
           AlbertError: there is no such model.
         """
-        output_dir, folder = folder, model_folder(folder)
+        output_dir = locate(path_of(folder, "model's output directory"))
+        folder = model_folder(output_dir)
         task = cls.task_class.load(folder, **changes)
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
         loaded = cls(task, model, folder)
-        loaded._output_dir = path_of(output_dir, "model's output directory")
+        loaded._output_dir = output_dir
         return loaded
 
     @property

@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
 from albert_tf.huggingface import CONFIG, WEIGHT_FILE
-from albert_tf.huggingface.config import read_config
+from albert_tf.huggingface.config import HEADS, read_config, read_task
 from albert_tf.huggingface.weights import read_hugging_face
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
@@ -84,6 +84,11 @@ class _HuggingFaceSource(Source):
 
     def read(self, name: str) -> np.ndarray:
         return self._read[0][name]
+
+    @property
+    def needs_pooler(self) -> bool:
+        task = read_task(self._path).get("task")
+        return task not in HEADS or HEADS[task].has_pooler
 
     def _read_config(self) -> AlbertConfig:
         return read_config(os.path.join(self._path, CONFIG))
@@ -162,15 +167,19 @@ def load_weights(
     Args:
       path: anything that `open_source` recognises, or the Source that it returns.
       named_weights: the model's weights by official name.
-      whole: the source must hold every variable. Otherwise the pooler may be missing, and task
-        heads may be missing or have another shape; they keep their initial values.
+      whole: the source must hold every variable, except for the pooler of a model that does not
+        use it. Otherwise the pooler may be missing, and task heads may be missing or have another
+        shape; they keep their initial values.
 
     Raises:
       AlbertError: there are no readable weights, a required variable is missing or has another
         shape, or the source has layers that the model lacks.
     """
-    report = assign_weights(path if isinstance(path, Source) else open_source(path), named_weights)
+    source = path if isinstance(path, Source) else open_source(path)
+    report = assign_weights(source, named_weights)
     required = report.missing if whole else report.missing_of_encoder
+    if POOLER.issuperset(required) and not source.needs_pooler:
+        required = ()
     left_out = report.unexpected_of_encoder
     if required or left_out:
         advice = "Use the configuration the checkpoint was trained with."
@@ -202,7 +211,7 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
             elif shape != wanted:
                 missing.append(name if shape is None else f"{name} (shape {shape}, not {wanted})")
                 continue
-            values = _read_finite(source, name)
+            values = read_finite(source, name)
             variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
             matched.append(name)
         names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
@@ -217,8 +226,8 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
     return LoadReport(source.location, *names, repeated)
 
 
-def _read_finite(source: Source, name: str) -> np.ndarray:
-    """Returns a weight as float32."""
+def read_finite(source: Source, name: str) -> np.ndarray:
+    """Returns a weight as float32; see `assign_weights` for the errors."""
     values = source.read(name)
     dtype = tf.as_dtype(values.dtype)
     if not dtype.is_floating:

@@ -13,7 +13,10 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.huggingface import CONFIG
+from albert_tf.huggingface.config import read_task
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
 from albert_tf.io.json_values import from_json, joined, short_repr
@@ -172,8 +175,8 @@ class RunFolder:
     # What it holds: models and seeds.
 
     def check_model(self) -> None:
-        """Raises AlbertError unless the folder holds a fine-tuned model."""
-        if not self.has(TASK_FILE):
+        """Raises AlbertError unless the folder holds a fine-tuned model, ours or another's."""
+        if not find_task(self.path):
             lack = f"holds no fine-tuned model (it has no {TASK_FILE})"
             raise AlbertError(
                 f"{self} {lack if exists(self.path) else 'does not exist'}; give the output "
@@ -181,12 +184,15 @@ class RunFolder:
             )
 
     def task(self, name: str) -> dict[str, object]:
-        """Reads task.json; AlbertError if there is no model fine-tuned for the task `name`."""
+        """Reads task.json; AlbertError if there is no model fine-tuned for the task `name`.
+
+        For a Hugging Face folder see `huggingface.config.read_task`.
+        """
         self.check_model()
-        path = self.file(TASK_FILE)
-        values = files.read_object(path, "task description")
+        values = find_task(self.path)
         task = values.pop("task", None)
         if task != name:
+            path = self.file(TASK_FILE if self.has(TASK_FILE) else CONFIG)
             raise AlbertError(
                 f"{path} describes a model for the task {short_repr(task)}, not {name!r}."
             )
@@ -336,6 +342,17 @@ def find_beside(checkpoint: str, name: str) -> str | None:
     is_of_run = os.path.basename(whole) in (BEST, CHECKPOINTS)
     folders = [folder, os.path.dirname(whole)] if is_of_run else [folder]
     return next(filter(exists, (os.path.join(path, name) for path in folders)), None)
+
+
+def find_task(path: str) -> dict[str, Any]:
+    """Returns the content of task.json of the weights at a path; {} if they are of no task.
+
+    `path` is that of `find_beside`, or a Hugging Face folder, see `huggingface.config.read_task`.
+    """
+    if found := find_beside(path, TASK_FILE):
+        return files.read_object(found, "task description")
+    is_theirs = exists(os.path.join(path, CONFIG)) and not find_beside(path, CONFIG_FILE)
+    return read_task(path) if is_theirs else {}
 
 
 def model_folder(output_dir: str) -> str:

@@ -27,11 +27,13 @@ class Source(abc.ABC):
       location: a checkpoint's name or a folder, for messages.
       shapes: shape by official name; weights without an official name keep their own.
       state: the source's names of other contents: optimizer slots, step, copies of tied weights.
+      needs_pooler: false if the model that the weights are of does not use a pooler.
       _path: what the source was opened with, without searching it.
     """
 
     shapes: Mapping[str, list[int]]
     state: Sequence[str]
+    needs_pooler: bool = True
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")

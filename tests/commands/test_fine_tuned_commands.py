@@ -157,7 +157,6 @@ def test_an_option_is_chosen(albert, fine_tuned, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["classify", "albert_tiny_books", "x"], "albert_tiny_books does not exist; give the"),
         (["answer", "absent", "x", "y"], "absent does not exist; give the"),
         (["answer", "absent"], "QUESTION or --input_file is missing; see --help."),
         (["answer", "absent", "x", "y", "z"], "unexpected argument 'z'; see --help."),
