@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import shutil
@@ -343,7 +344,9 @@ def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_
         lengths = {batch["input_mask"].shape[1] for batch in batches}
         assert (lengths == {64}) == pad_to_max
         outputs[pad_to_max] = estimator.outputs(data.eval_spec(16))
-    expected = task.outputs(estimator.model, examples)["probabilities"]  # In their order.
+    data = task.encode(examples, labelled=False)
+    predict = functools.partial(task.predict, estimator.model)
+    expected = data.outputs(predict)["probabilities"]  # In their order.
     assert np.ptp(outputs[True]["probabilities"][:, 0]) > 0.01
     for found in outputs.values():
         np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)

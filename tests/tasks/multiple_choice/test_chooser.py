@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -39,7 +40,8 @@ def test_the_choice_is_that_of_the_records(tokenizer):
     long = " ".join(WORDS[:20])
     options = ("w1", "w2 w3", "w4 w5 w6 w7 w8 w9 w10")
     example = MultipleChoiceExample("", long, "w9 _", options, None, "", "")
-    outputs = task.outputs(model, [example])
+    data = task.encode([example], labelled=False)
+    outputs = data.outputs(functools.partial(task.predict, model))
     chosen = MultipleChoice(task, model).choose(options, "w9 _", long)
     np.testing.assert_allclose(chosen.probabilities, outputs["probabilities"][0], atol=1e-5)
     assert chosen.index == np.argmax(chosen.probabilities)
