@@ -8,13 +8,11 @@ towards where it began. It does not matter how many steps run at a time or where
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.errors import DivergedError
 from albert_tf.training.specs import FLOAT16, STOP, RunConfig
@@ -32,8 +30,8 @@ _AFRESH: Mapping[str, Any] = {"window": (0, 0.0, 0.0), "best": None}
 _ADVICE = "Lower the learning rate or lengthen the warm-up"
 
 
-class DivergenceCheck(tf.train.experimental.PythonState):
-    """Checks every step of a run; a part of its checkpoints.
+class DivergenceCheck:
+    """Checks every step of a run; needs no TensorFlow. Its state belongs into the checkpoints.
 
     Attributes:
       state: JSON values: the number of all skipped steps, and of the last ones; count, sum and sum
@@ -49,14 +47,6 @@ class DivergenceCheck(tf.train.experimental.PythonState):
         self.state = {
             "skipped": 0, "nonfinite": 0, "first": None, "warned": False, **_AFRESH
         }  # fmt: skip
-
-    def serialize(self) -> str:
-        """Returns the state for a checkpoint."""
-        return json.dumps(self.state)
-
-    def deserialize(self, serialized: str) -> None:
-        """Takes the state from a checkpoint."""
-        self.state = json.loads(serialized)
 
     def check(self, step: int, metrics: Mapping[str, np.ndarray]) -> str | None:
         """Takes the metrics of the steps up to `step`, see `TrainLoop.run`, [steps] each.

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import signal
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
@@ -36,6 +38,20 @@ LOOP_SECONDS = 5.0
 #: The loss that makes equal scores better, as a share of the best one's. Rounding, which the number
 #: of processes changes, must not decide.
 _LOWER_LOSS = 0.99
+
+
+class _SavedState(tf.train.experimental.PythonState):
+    """The state of a DivergenceCheck, which needs no TensorFlow, as a part of checkpoints."""
+
+    def __init__(self, check: DivergenceCheck) -> None:
+        super().__init__()
+        self._check = check
+
+    def serialize(self) -> str:
+        return json.dumps(self._check.state)
+
+    def deserialize(self, serialized: str) -> None:
+        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -86,7 +102,7 @@ class TrainingRun:
                 bias_correction=config.bias_correction,
             )
         self.loop = TrainLoop(self.strategy, self.task, estimator.model, self.optimizer, config)
-        state = {"optimizer": self.optimizer.state, "divergence": self.divergence}
+        state = {"optimizer": self.optimizer.state, "divergence": _SavedState(self.divergence)}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
