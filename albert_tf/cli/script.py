@@ -108,6 +108,9 @@ def _parse_flags(argv: list[str]) -> list[str]:
             sys.exit(1)
     try:
         rest = flags.FLAGS(argv)
+        for name in flags.FLAGS:  # The last of --x and --nox would count.
+            if flags.FLAGS[name].boolean and flags.FLAGS[name].present > 1:
+                raise flags.Error(f"--{name} is given more than once")
         if flags.FLAGS["verbosity"].using_default_value:
             # absl's default is INFO, at which TensorFlow 2.16 and newer log each checkpoint.
             flags.FLAGS.verbosity = logging.WARNING

@@ -23,6 +23,7 @@ from albert_tf.errors import AlbertError
 
 def define_flags():
     flags.DEFINE_integer("lines", 0, "Lines to print.")
+    flags.DEFINE_bool("wet", False, "Wet ink.")
     flags.DEFINE_string("ink", None, "Colour.", required=len(sys.argv) < 2)
     flags.DEFINE_string("paper", None, "Colour.", required=len(sys.argv) < 2)
 
@@ -62,15 +63,16 @@ def test_help_lists_the_flags_of_the_script(tmp_path):
 
 
 def test_missing_misspelt_and_wrong_flags_are_reported_in_one_line(tmp_path):
-    given = "", "--lins=3", "--lines=x"
-    missing, misspelt, wrong = (run(tmp_path, arguments) for arguments in given)
+    given = "", "--lins=3", "--lines=x", "--wet --nowet"
+    missing, misspelt, wrong, both = (run(tmp_path, arguments) for arguments in given)
+    assert both.stderr == "error: --wet is given more than once; see --help.\n"
     assert missing.stderr == "error: --ink and --paper must be given; see --help.\n"
     assert misspelt.stderr == (
         "error: Unknown command line flag 'lins'. Did you mean: lines ?; see --help.\n"
     )
     assert wrong.stderr.startswith("error: flag --lines=x: ")
     assert wrong.stderr.count("\n") == 1
-    assert [result.returncode for result in (missing, misspelt, wrong)] == [1] * 3
+    assert [result.returncode for result in (missing, misspelt, wrong, both)] == [1] * 4
 
 
 @pytest.mark.parametrize("argument", [b"--ink=\xff", b"\xff"])
