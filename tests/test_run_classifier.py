@@ -165,7 +165,7 @@ def test_the_output_directory_suffices_for_predicting(copied_model, folder, tmp_
     (folder / "texts.tsv").write_text("sentence\nfine sun cat road\n\nsun\n")
     given = {"do_predict": True, "predict_file": folder / "texts.tsv"}
     printed = run(**given, output_dir=copied_model, max_seq_length=5)
-    assert "1 sequences are cut to fit into 5 tokens" in printed
+    assert "1 sequence is cut to fit into 5 tokens" in printed
     with (copied_model / "predictions.tsv").open() as f:
         rows = [(row["id"], row["text"]) for row in csv.DictReader(f, delimiter="\t")]
     assert rows == [("0", "fine sun cat road"), ("1", ""), ("2", "sun")]

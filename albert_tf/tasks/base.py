@@ -284,7 +284,8 @@ class FineTuningTask(Task):
         with Progress("tokenizing", len(pairs), "sequences", silent=silent) as progress:
             data = Sequences(sequences(), self.tokenizer.pad_id, columns, group=group)
         longest = self.spec.max_seq_length
-        notes = [f"{number:,} sequences are cut to fit into {longest} tokens"] if number else []
+        cut_ones = "sequence is" if number == 1 else "sequences are"
+        notes = [f"{number:,} {cut_ones} cut to fit into {longest} tokens"] if number else []
         return data, notes
 
     def forget_evaluation(self) -> None:
