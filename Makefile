@@ -17,7 +17,7 @@ help: ## show this list
 setup: ## make .venv (the other targets do it by themselves)
 	@scripts/setup.sh
 
-demo: setup ## text to SavedModel, in 3 to 8 minutes (DEMO_DIR=runs/demo)
+demo: setup ## text to SavedModel, in 3 to 9 minutes (DEMO_DIR=runs/demo)
 	@$(PYTHON_BIN) -m demo.run --output_dir=$(DEMO_DIR)
 
 check: setup ## ruff, golden numbers, and the tests of what you changed

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pretrains ALBERT on six books and fine-tunes a classifier, in 3 to 8 minutes.
+"""Pretrains ALBERT on six books and fine-tunes a classifier, in 3 to 9 minutes.
 
   python -m demo.run --output_dir=runs/demo
 
