@@ -33,8 +33,8 @@ from albert_tf.data.length_batches import CHUNK_BATCHES, Sequences
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization.optimizer import AlbertOptimizer
-from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.fine_tuning_task import FineTuningTask
 from albert_tf.tasks.glue.run import read_split
 from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.squad.data import SquadSpec, read_squad
@@ -42,6 +42,7 @@ from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.training.devices import fast_precisions, make_strategy
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
+from albert_tf.weights.model_files import load_model_files
 from benchmarks.common import describe_machine, markdown, show_spread, spread
 from benchmarks.peers.protocol import Peer
 

@@ -23,7 +23,7 @@ from albert_tf.io.log import log
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.base import TASKS, FineTuningTask
+from albert_tf.tasks.fine_tuning_task import TASKS, FineTuningTask
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights
 from albert_tf.weights.run_folder import TASK_FILE, find_beside, find_task

@@ -29,7 +29,7 @@ from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.base import FineTuningTask
+    from albert_tf.tasks.fine_tuning_task import FineTuningTask
     from albert_tf.tasks.runner import Examples
 
     Task = TypeVar("Task", bound=FineTuningTask)
@@ -141,7 +141,7 @@ def open_task(
         own = {x.name for x in dataclasses.fields(task_class.spec_class)} & {*given}
         changes = {name: given[name] for name in own}
         return task_class.load(model_folder(config.output_dir), **changes), config
-    from albert_tf.tasks.base import load_model_files
+    from albert_tf.weights.model_files import load_model_files
 
     own = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file
     if not (FLAGS.init_checkpoint or any(own)):

@@ -32,13 +32,13 @@ from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archives
-from albert_tf.tasks.base import THRESHOLDS_FILE, FineTuningTask, load_thresholds
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
     label_set,
     label_values,
 )
+from albert_tf.tasks.fine_tuning_task import FineTuningTask
 from albert_tf.tasks.glue.run import read_split
 from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.multiple_choice.data import read_questions, read_race
@@ -48,6 +48,7 @@ from albert_tf.tasks.squad.data import Question, answer_spans, read_squad
 from albert_tf.tasks.squad.scoring import find_best_thresholds, score
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns, read_texts
+from albert_tf.tasks.thresholds import THRESHOLDS_FILE, load_thresholds
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import MetricsLog

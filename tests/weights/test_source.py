@@ -13,9 +13,9 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.huggingface.weights import write_hugging_face
-from albert_tf.tasks.base import load_model_files
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.load import load_weights
+from albert_tf.weights.model_files import load_model_files
 from tests.support.weights import weights_of
 
 QUERY = "bert/encoder/transformer/group_1/inner_group_0/attention_1/self/query/kernel"

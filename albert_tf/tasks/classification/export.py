@@ -21,7 +21,7 @@ from albert_tf.tasks.tables import TextExample
 from albert_tf.training.task import Arrays, Tensors
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.base import ExampleSet
+    from albert_tf.tasks.example_set import ExampleSet
 
 
 class ClassifierForm(TextForm):

@@ -19,13 +19,15 @@ from albert_tf.io.log import log
 from albert_tf.io.text_tables import Label, label_text
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.base import ChoiceTask, ExampleSet, choice_loss, logits_of
+from albert_tf.tasks.choice_task import ChoiceTask, choice_loss
 from albert_tf.tasks.classification.spec import (
     LARGEST,
     SMALLER_IS_BETTER,
     ClassificationSpec,
     are_numbers,
 )
+from albert_tf.tasks.example_set import ExampleSet
+from albert_tf.tasks.fine_tuning_task import logits_of
 from albert_tf.tasks.tables import TextExample, write_table
 from albert_tf.tokenization.sequences import truncated_lengths
 from albert_tf.training.specs import FLOAT32

@@ -19,12 +19,13 @@ from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.base import load_config, model_inputs
+from albert_tf.tasks.fine_tuning_task import model_inputs
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
+from albert_tf.weights.model_files import load_config
 
 #: Added to the sum of weights that divides the masked LM loss, as in the TF1 release.
 _EPSILON = 1e-5

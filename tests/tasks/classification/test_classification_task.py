@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.tables import TextColumns, TextExample
 from tests.tasks.conftest import CONFIG
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FineTuningTask: the interface of fine-tuning tasks."""
+"""FineTuningTask: a task that starts from a pretrained model."""
 
 from __future__ import annotations
 
@@ -9,41 +9,30 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
-from albert_tf.data.length_batches import Sequences, length_batches, length_buckets
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.data.length_batches import Sequences, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
-from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
-from albert_tf.pretrained.locate import locate
-from albert_tf.settings import check_names, check_number
+from albert_tf.settings import check_names
+from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.thresholds import load_thresholds, save_thresholds
 from albert_tf.tokenization.sequences import join_segments
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.specs import EvalSpec, RunConfig
-from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, without_nan
-from albert_tf.weights.load import (
-    ENCODER_SCOPE,
-    LoadReport,
-    check_architecture,
-    load_weights,
-    open_source,
-)
-from albert_tf.weights.run_folder import (
-    TASK_FILE,
-    RunFolder,
-    find_checkpoint,
-    find_task,
-    has_checkpoint,
-)
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import RunConfig
+from albert_tf.training.task import Arrays, Batch, Task, Tensors
+from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open_source
+from albert_tf.weights.model_files import load_model_files
+from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,63 +40,11 @@ if TYPE_CHECKING:
     from albert_tf.export.text_form import TextForm
     from albert_tf.keras2 import keras
     from albert_tf.modeling.encoder import AlbertModel
-    from albert_tf.weights.source import Source
 
 #: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
 TASKS: dict[str, type[FineTuningTask]] = {}
-_Part = TypeVar("_Part")
-THRESHOLDS_FILE = "thresholds.json"
 #: Pairs of texts tokenized together.
 _CHUNK = 2048
-
-
-@dataclasses.dataclass(eq=False)
-class ExampleSet:
-    """Examples of a task, and their token sequences.
-
-    Attributes:
-      examples: of the task's own type.
-      source: their token sequences, in the order of the examples; one or several for each.
-      summary: describes them on the terminal.
-      identity: identifies what the examples have besides `source`.
-      name: of the data set, for the terminal and the names of metrics.
-      notes: what happened to some of the examples, such as that sequences are cut.
-    """
-
-    examples: Sequence[Any]
-    source: Sequences
-    summary: str
-    identity: str = ""
-    name: str = ""
-    notes: Sequence[str] = ()
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the data, their labels included."""
-        return f"{self.source.fingerprint}-{self.identity}"
-
-    def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
-        """Returns the EvalSpec that evaluates on, or predicts, these examples."""
-        read, batches = self.source.eval_input_fn, self.source.num_batches(batch_size)
-        return EvalSpec(read, every_steps, batches, self.name, self, self.fingerprint)
-
-    def outputs(
-        self, predict: Callable[[Batch], Tensors], batch_size: int | None = None
-    ) -> dict[str, np.ndarray]:
-        """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order.
-
-        Raises:
-          DivergedError: an output is NaN.
-        """
-        check_not_forked()
-        rows, parts = [], []
-        for batch, length in length_batches(self.source.longest, "predicting", batch_size):
-            rows.append(batch)
-            outputs = predict(self.source.batch(batch, length))
-            parts.append({name: value.numpy() for name, value in outputs.items()})
-        order = np.argsort(np.concatenate(rows))
-        outputs = {k: np.concatenate([part[k] for part in parts])[order] for k in parts[0]}
-        return without_nan(outputs)
 
 
 class FineTuningTask(Task):
@@ -350,9 +287,8 @@ class FineTuningTask(Task):
         So those found after the training stay when the model is evaluated on other examples.
         """
         if self.thresholds is None:
-            self.thresholds, model = thresholds, folder.best_seed()
-            kept = {"thresholds": thresholds, "checkpoint": _checkpoint(model)}
-            files.write_json(model.file(THRESHOLDS_FILE), kept)
+            self.thresholds = thresholds
+            save_thresholds(folder.best_seed(), thresholds)
             log.info("The thresholds that are best for these examples are kept with the model.")
 
     def text_form(self, model: AlbertModel) -> TextForm:
@@ -396,119 +332,11 @@ class FineTuningTask(Task):
         return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
-class ChoiceTask(FineTuningTask):
-    """A task whose model gives `logits` [batch, choices]; the batches have `label_ids` [batch]."""
-
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
-        """Sums the cross-entropy, times `loss_weights` if there are some, and correct choices."""
-        logits, labels = logits_of(model, batch, training), batch["label_ids"]
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        if "loss_weights" in batch:
-            losses *= batch["loss_weights"]
-        hits = tf.cast(correct(logits, labels), tf.float32)
-        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
-
-    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns `probabilities` [batch, choices]."""
-        return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
-
-
-def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float] | None:
-    """Returns the thresholds kept with the model in a folder; raises AlbertError for damaged ones.
-
-    None if there are none, or only those of other weights, from which training has gone on.
-    """
-    if not (names and folder.has(THRESHOLDS_FILE)):
-        return None
-    path = folder.file(THRESHOLDS_FILE)
-    kept = files.read_object(path, "file of thresholds")
-    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
-        return None
-    thresholds = kept.get("thresholds")
-    if not isinstance(thresholds, dict) or {*thresholds} != {*names}:
-        raise AlbertError(f"{path} must have `thresholds` for {joined(names)}; evaluate again.")
-    for name, value in thresholds.items():
-        check_number(f"The threshold of {name!r} in {path}", value, -1e38)
-    return thresholds
-
-
-def _checkpoint(folder: RunFolder) -> str | None:
-    """Returns the name of the weights that are used, relative to the folder; None without any."""
-    path = folder.path
-    return os.path.relpath(find_checkpoint(path), path) if has_checkpoint(path) else None
-
-
 def model_inputs(batch: Tensors) -> Tensors:
     """Selects the encoder's inputs in a batch."""
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
 
 
-def choice_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the mean negative log-likelihood of int labels [n], given probabilities [n, C]."""
-    likelihoods = probabilities[np.arange(len(labels)), labels.astype(np.int64)]
-    return -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
-
-
 def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
     """Returns the output `logits` of a model for a batch."""
     return model(model_inputs(batch), training=training)["logits"]
-
-
-def load_config(config_file: str | None, checkpoint: str | None) -> AlbertConfig:
-    """Loads the configuration of a model that starts from a checkpoint.
-
-    It is the one beside the checkpoint, unless a JSON file or a preset is given.
-
-    Raises:
-      AlbertError: there is none, or it does not fit the weights.
-    """
-    if not config_file:
-        return _beside(checkpoint, lambda x: x.config(), "`albert_config_file`", CONFIG_FILE)
-    config = AlbertConfig.load(config_file)
-    if checkpoint:
-        check_architecture(config, checkpoint)
-    return config
-
-
-def load_model_files(
-    checkpoint: str | None,
-    config_file: str | None = None,
-    vocabulary: str | None = None,
-    lower_case: bool | None = None,
-) -> tuple[AlbertConfig, Tokenizer]:
-    """Loads a model's configuration and tokenizer, by default those beside the checkpoint.
-
-    Args:
-      checkpoint, config_file: see `load_config`. A preset takes its vocabulary size from the
-        tokenizer.
-      vocabulary: SentencePiece model, WordPiece vocabulary, tokenizer.json, or a model that has
-        one; see Tokenizer.from_file.
-      lower_case: see Tokenizer.from_file.
-
-    Raises:
-      AlbertError: one of them is neither given nor beside the checkpoint, there is no such
-        checkpoint, or the configuration does not fit.
-    """
-    config = load_config(config_file, checkpoint)
-    if vocabulary:
-        tokenizer = Tokenizer.from_file(vocabulary, lower_case)
-    else:
-        setting = "`spm_model_file` or `vocab_file`"
-        tokenizer = _beside(checkpoint, lambda x: x.tokenizer(lower_case), setting, SPEC_FILE)
-    if config_file in AlbertConfig.preset_names():
-        config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
-    return config, tokenizer
-
-
-def _beside(
-    checkpoint: str | None, read: Callable[[Source], _Part | None], setting: str, file: str
-) -> _Part:
-    """Returns what is read beside a checkpoint; `setting` and `file` name it in errors."""
-    if not checkpoint:
-        raise missing_setting(setting)
-    source = open_source(checkpoint)
-    if found := read(source):
-        return found
-    # If there is no such folder, `location` raises the error for that.
-    place = checkpoint if files.exists(locate(checkpoint)) else source.location
-    raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")

@@ -1,0 +1,47 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The thresholds that a task decides by, in a file beside the weights they were found for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.json_values import joined
+from albert_tf.settings import check_number
+from albert_tf.weights.run_folder import RunFolder, find_checkpoint, has_checkpoint
+
+THRESHOLDS_FILE = "thresholds.json"
+
+
+def save_thresholds(folder: RunFolder, thresholds: Mapping[str, float]) -> None:
+    """Keeps thresholds with the model in a folder."""
+    values = {"thresholds": thresholds, "checkpoint": _checkpoint(folder)}
+    files.write_json(folder.file(THRESHOLDS_FILE), values)
+
+
+def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float] | None:
+    """Returns the thresholds kept with the model in a folder; raises AlbertError for damaged ones.
+
+    None if there are none, or only those of other weights, from which training has gone on.
+    """
+    if not (names and folder.has(THRESHOLDS_FILE)):
+        return None
+    path = folder.file(THRESHOLDS_FILE)
+    kept = files.read_object(path, "file of thresholds")
+    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
+        return None
+    thresholds = kept.get("thresholds")
+    if not isinstance(thresholds, dict) or {*thresholds} != {*names}:
+        raise AlbertError(f"{path} must have `thresholds` for {joined(names)}; evaluate again.")
+    for name, value in thresholds.items():
+        check_number(f"The threshold of {name!r} in {path}", value, -1e38)
+    return thresholds
+
+
+def _checkpoint(folder: RunFolder) -> str | None:
+    """Returns the name of the weights that are used, relative to the folder; None without any."""
+    path = folder.path
+    return os.path.relpath(find_checkpoint(path), path) if has_checkpoint(path) else None
