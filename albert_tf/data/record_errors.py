@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -18,8 +17,8 @@ import numpy as np
 
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
-from albert_tf.data.framing import FRAME_BYTES, read_frames, record_error
-from albert_tf.errors import AlbertError, StoppedError, first_line
+from albert_tf.data.framing import FRAME_BYTES, read_examples, record_error
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files, storage
 
 #: Errors of the input pipeline, which reach a step through the iterator: TensorFlow lists it among
@@ -40,17 +39,16 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
 
     Raises:
       StoppedError: the data cannot be read for now.
-      AlbertError: as raised by `check`; or the data have none and are damaged. Other errors pass.
+      AlbertError: as raised by `check`. Other errors pass.
     """
     import tensorflow as tf
 
-    faults = tf.errors.DataLossError, tf.errors.InvalidArgumentError
     try:
         yield
     # If TensorFlow quotes a record that is no example, the message is not UTF-8.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
-        message = str(error)
         if isinstance(error, tf.errors.OpError):
+            message = str(error)
             if not _INPUT_ERROR.search(message):
                 raise
             if reason := storage.system_message(message):
@@ -59,14 +57,10 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
                     f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, "
                     "and run the same command again."
                 ) from error
-            if not isinstance(error, faults):  # Such as a worker that is lost.
+            # Another one is, for example, of a worker that is lost.
+            if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
                 raise
         getattr(input_fn, "check", lambda: None)()
-        if isinstance(error, tf.errors.DataLossError):
-            raise AlbertError(
-                f"The input records are damaged ({first_line(message)}); "
-                "run data_prep/verify_records.py to find the shard."
-            ) from error
         raise
 
 
@@ -76,8 +70,8 @@ def check_shard(
     listed: records.ShardInfo | None,
     on_read: Callable[[int], object],
     vocab_size: int | None,
-) -> tuple[int, list[AlbertError]]:
-    """Reads and checks all records of a shard.
+) -> int:
+    """Reads and checks all records of a shard; returns their number.
 
     Args:
       path: the TFRecord file.
@@ -86,45 +80,30 @@ def check_shard(
       on_read: called from time to time with the number of bytes read since the last call.
       vocab_size: limit of the ids; None: no limit.
 
-    Returns:
-      The number of records, and an error for each faulty one, which names it and its byte; or else
-      one if the shard differs from what it should be.
-
     Raises:
-      AlbertError: the shard is missing or cannot be read.
+      AlbertError: the shard is missing or cannot be read; a record is faulty; or the shard differs
+        from what it should be.
     """
-    begins, errors, frames, end = array("q"), [], read_frames(path), 0
-    while batch := list(islice(frames, _BATCH)):
-        first, faults = len(begins), {row: x.fault for row, x in enumerate(batch) if x.fault}
-        intact = [row for row in range(len(batch)) if row not in faults]
-        found = _faults([batch[row].example for row in intact], features, vocab_size)
-        faults |= {intact[row]: fault for row, fault in found.items()}
-        errors += [
-            record_error(path, first + row, batch[row].byte, faults[row]) for row in sorted(faults)
-        ]
-        begins.extend(frame.byte for frame in batch)
-        done, end = end, begins[-1] + FRAME_BYTES + len(batch[-1].example)
-        on_read(end - done)
-    if listed and not errors:
-        bounds = [*begins, end]
-        ends = np.cumsum([(block.examples, block.bytes) for block in listed.blocks], axis=0)
-        found = "" if files.sha256(path) == listed.sha256 else "another checksum"
-        if not found and any(bounds[number] != at for number, at in ends.tolist()):
-            found = "blocks at other bytes"
-        if found:
-            errors.append(
-                AlbertError(
-                    f"{path} differs from its manifest, or from the file that this run opened: it "
-                    f"has {found}; build it again, which gives the same bytes, or copy it again."
-                )
-            )
-    return len(begins), errors
+    examples, number, byte = read_examples(path), 0, 0
+    while batch := list(islice(examples, _BATCH)):
+        ends = np.cumsum([FRAME_BYTES + len(example) for example in batch])
+        if found := _find_fault(batch, features, vocab_size):
+            row, fault = found
+            raise record_error(path, number + row, byte + int([0, *ends][row]), fault)
+        number, byte = number + len(batch), byte + int(ends[-1])
+        on_read(int(ends[-1]))
+    if listed and files.sha256(path) != listed.sha256:
+        raise AlbertError(
+            f"{path} differs from its manifest, or from the file that this run opened: it has "
+            "another checksum; build it again, which gives the same bytes, or copy it again."
+        )
+    return number
 
 
-def _faults(
+def _find_fault(
     examples: list[bytes], features: records.Features, vocab_size: int | None
-) -> dict[int, str]:
-    """Returns the fault of each faulty record, by its place in the list."""
+) -> tuple[int, str] | None:
+    """Returns the place of a faulty record in the list, and its fault."""
     import tensorflow as tf
 
     try:
@@ -132,20 +111,19 @@ def _faults(
     # TensorFlow quotes a name that is not UTF-8, and Python then cannot decode the message.
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
         if len(examples) == 1:
-            return {0: "it does not have the layout of the others"}
-        single = [_faults([example], features, vocab_size) for example in examples]
-        return {row: found[0] for row, found in enumerate(single) if found}
+            return 0, "it does not have the layout of the others"
+        single = (_find_fault([example], features, vocab_size) for example in examples)
+        return next((row, found[1]) for row, found in enumerate(single) if found)
     columns = {name: value.numpy() for name, value in parsed.items()}
     if (segments := columns.get("segment_lengths")) is not None:
         # With [CLS], and [SEP] after each segment.
         columns["the length"] = 1 + (segments + (segments > 0)).sum(axis=1)
-    faults: dict[int, str] = {}
     for name, (least, most) in _limits(features, vocab_size).items():
-        if (column := columns.get(name)) is not None:
-            outside = ~((column >= least) & (column <= most))
-            for row in np.nonzero(outside)[0].tolist():
-                faults.setdefault(row, f"{name} has a number outside {least} … {most}")
-    return faults
+        if name in columns:
+            outside = np.argwhere(~((columns[name] >= least) & (columns[name] <= most)))
+            if len(outside):
+                return int(outside[0, 0]), f"{name} has a number outside {least} … {most}"
+    return None
 
 
 def _limits(features: records.Features, vocab_size: int | None) -> dict[str, tuple[int, int]]:

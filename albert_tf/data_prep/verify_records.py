@@ -5,8 +5,8 @@ manifest; or prints some records.
 
   albert verify-records --input_file=records
 
-For each faulty record, prints the shard, its number, its byte offset and the
-fault. Exits with status 1 if there is any. --num_examples prints records as
+For each faulty shard, prints the first record with a fault, its byte offset and
+the fault. Exits with status 1 if there is any. --num_examples prints records as
 text instead, with [original|present] for each predicted piece.
 """
 
@@ -110,16 +110,14 @@ def verify(folders: Sequence[RecordFiles]) -> int:
             for path, shard in zip(folder.paths, shards):
                 known = folder.features, shard, progress.update, vocab_size
                 try:
-                    count, errors = check_shard(path, *known)
+                    count = check_shard(path, *known)
                 except AlbertError as error:
-                    count, errors = 0, [error]
-                for error in errors:
                     progress.note(f"error: {error}")
-                faulty += bool(errors)
-                total += count
-                if not errors:
+                    faulty += 1
+                else:
+                    total += count
                     print(f"{path}: {count} records, good")
-    print(f"{len(paths) - faulty} of {len(paths)} shards are good, {total} records.")
+    print(f"{len(paths) - faulty} of {len(paths)} shards are good, with {total} records.")
     for folder in folders:
         name = os.path.dirname(folder.paths[0]) or "."
         if not folder.manifest:
