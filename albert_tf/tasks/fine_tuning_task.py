@@ -332,11 +332,6 @@ class FineTuningTask(Task):
         return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
-def model_inputs(batch: Tensors) -> Tensors:
-    """Selects the encoder's inputs in a batch."""
-    return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
-
-
 def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
     """Returns the output `logits` of a model for a batch."""
-    return model(model_inputs(batch), training=training)["logits"]
+    return model(batch, training=training)["logits"]

@@ -19,7 +19,6 @@ from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.fine_tuning_task import model_inputs
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -161,8 +160,7 @@ def _majority(values: np.ndarray) -> float:
 
 def _per_example(model: keras.Model, batch: Batch, training: bool) -> Tensors:
     """Returns losses, correct predictions and weights summed over each example, float32 [batch]."""
-    masked = {name: batch[name] for name in ("masked_lm_positions", "masked_lm_ids")}
-    outputs = model({**model_inputs(batch), **masked}, training=training)
+    outputs = model(batch, training=training)
     weights = batch["masked_lm_weights"]  # [batch, predictions]
     right = tf.cast(outputs["mlm_correct"], tf.float32)
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]

@@ -206,9 +206,6 @@ def define_flags() -> None:
 
 def _main(data: str, predictions: str) -> None:
     questions = read_squad(data)
-    for question in questions:
-        if question.problem:
-            raise AlbertError(f"{question.where} {question.problem}.")
     answers, version = files.read_object(predictions, "prediction file"), version_of(questions)
     scores = score(questions, answers, version=version)
     if FLAGS.null_odds:

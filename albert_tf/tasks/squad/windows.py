@@ -111,20 +111,15 @@ class WindowedQuestions:
         return first, max(first, last)
 
     def labels(self, spans: Sequence[tuple[int, int] | None]) -> np.ndarray:
-        """Returns the answer's start and end position in every window, int64 [W, 2]; 0 if absent.
+        """Returns the answer's start and end position in every window, int64 [W, 2].
 
-        If no window holds a whole answer, those with the largest part of it are labelled with that.
-        `spans` are the characters [start, end) of each question's answer; None without one.
+        They are 0 if the window does not hold the whole answer. `spans` are the characters
+        [start, end) of each question's answer; None without one.
         """
-        has_text = self.contexts[:, 0] < self.contexts[:, 1]
-        pieces = np.array([self.pieces(i, *span) if span and has_text[i] else (-1, -1)
-                           for i, span in enumerate(spans)])  # fmt: skip
+        pieces = [self.pieces(i, *span) if span else (-1, -1) for i, span in enumerate(spans)]
         question, begin, size, context_start = self.windows
-        first = np.maximum(pieces[question, 0], begin)
-        last = np.minimum(pieces[question, 1], begin + size - 1)
-        largest = np.zeros(len(spans), np.int64)
-        np.maximum.at(largest, question, last - first + 1)
-        held = (last - first + 1 == largest[question]) & (pieces[question, 0] >= 0)
+        first, last = np.array(pieces)[question].T
+        held = (first >= begin) & (last < begin + size)
         positions = np.stack([first, last], axis=1) + (context_start - begin)[:, None]
         return np.where(held[:, None], positions, 0)
 
