@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,8 +21,6 @@ from albert_tf.settings import check_integer
 CHUNK_BATCHES = 64
 #: Padding of numbers for each token.
 NO_NUMBER = -1
-#: Sequences joined at a time.
-_JOINED = 4096
 #: Most pieces and most sequences of a batch of `length_batches`.
 _MAX_PIECES = 16384
 _MAX_ROWS = 256
@@ -289,18 +286,14 @@ def _joined(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns all ids, in 16 bits if they fit, the lengths of the sequences and of A.
 
-    Large data sets are joined in parts, so that they are in memory at most twice. `digest` gets
-    the ids.
+    `digest` gets the ids.
     """
-    sequences, parts, sizes, first = iter(sequences), [], [], []
-    while chosen := list(itertools.islice(sequences, _JOINED)):
-        for ids, length in chosen:
-            sizes.append(len(ids))
-            first.append(length)
-        part = np.concatenate([np.asarray(ids, np.int32) for ids, _ in chosen])
-        digest.update(part)
-        parts.append(part.astype(np.uint16) if part.max() < 1 << 16 else part)
-    return np.concatenate(parts), np.array(sizes, np.int64), np.array(first, np.int64)
+    parts, first = zip(*((np.asarray(ids, np.int32), length) for ids, length in sequences))
+    ids = np.concatenate(parts)
+    digest.update(ids)
+    if ids.max() < 1 << 16:
+        ids = ids.astype(np.uint16)
+    return ids, np.array([len(part) for part in parts]), np.array(first)
 
 
 def _column(values: np.ndarray) -> np.ndarray:

@@ -171,7 +171,8 @@ class Masking:
     def draw(self, serialized: tf.Tensor, seed: int, first_row: tf.Tensor) -> dict[str, tf.Tensor]:
         """Masks serialized records, string [n] with a static n, in an input pipeline.
 
-        Returns tensors: what `mask` returns, without `spans`. `first_row` is an int64 scalar.
+        Returns tensors: what `mask` returns, without `token_boundary`. `first_row` is an int64
+        scalar.
         """
         import tensorflow as tf
 
@@ -206,21 +207,22 @@ class Masking:
         Returns:
           Arrays [n, length] and [n, predictions] by their names in models and records:
           `input_word_ids`, `input_mask`, `input_type_ids`, `masked_lm_positions`, `masked_lm_ids`
-          int32, `masked_lm_weights` float32, and `next_sentence_labels` int32 [n]. And `spans`
-          int64 [ngram]: the numbers of spans of 1 … ngram words.
+          int32, `masked_lm_weights` float32, and `next_sentence_labels` int32 [n]. And
+          `token_boundary` int32 [n, length]: 1 where a word starts, and at [CLS] and [SEP].
         """
         numbers = RowNumbers(seed, first_row, len(columns["text_ids"]))
         sequences = self._lay_out(columns, numbers)
-        chosen, spans = self._choose(sequences, numbers)
+        chosen = self._choose(sequences, numbers)
         column = np.arange(self.length, dtype=np.int32)
         in_use = column <= sequences.last[:, None]
         in_second = in_use & (column > sequences.separator[:, None])
+        is_start = self._tokenizer.word_starts.take(sequences.ids)
         return {
             **self._replace(sequences.ids, chosen, numbers),
             "input_mask": in_use.astype(np.int32),
             "input_type_ids": in_second.astype(np.int32),
             "next_sentence_labels": sequences.swapped.astype(np.int32),
-            "spans": spans,
+            "token_boundary": (is_start & in_use).astype(np.int32),
         }
 
     def _lay_out(self, columns: Mapping[str, np.ndarray], numbers: RowNumbers) -> _Sequences:
@@ -258,7 +260,7 @@ class Masking:
             starts[rows[b > 0], separator[b > 0] + 1] = True
         return _Sequences(ids, starts, separator, last, swapped)
 
-    def _choose(self, sequences: _Sequences, numbers: RowNumbers) -> tuple[np.ndarray, np.ndarray]:
+    def _choose(self, sequences: _Sequences, numbers: RowNumbers) -> np.ndarray:
         """Chooses the tokens to predict.
 
         Each word of a sequence, in random order, starts a span of random length. A span that
@@ -266,8 +268,7 @@ class Masking:
         exceeds the budget, or if it overlaps an earlier span.
 
         Returns:
-          The ascending indices of the tokens in the flattened sequences, int64 [m], and the numbers
-          of spans of 1 … ngram words, int64 [ngram].
+          The ascending indices of the tokens in the flattened sequences, int64 [m].
         """
         n, length = sequences.starts.shape
         ngram, separator, last = self.options.ngram, sequences.separator, sequences.last
@@ -293,7 +294,6 @@ class Masking:
         keys[np.arange(width - 1) >= counts[:, None]] = np.iinfo(np.uint64).max
         keys.sort(axis=1)  # So the words are in random order.
         thresholds = self.options.span_thresholds()[:-1] * (1 << _LENGTH_BITS)
-        spans = np.zeros(ngram, np.int64)
         room = self.options.budgets(last + 1)
         rows = np.arange(n)
         for turn in range(width - 1):
@@ -321,14 +321,13 @@ class Masking:
             for word in span:
                 chosen[word[accepted]] = True
             room = room - size * accepted
-            spans += np.bincount((end - start)[accepted] - 1, minlength=ngram)
         chosen[separators] = False
 
         words = np.flatnonzero(chosen)
         first = bounds[words]
         sizes = bounds[words + 1] - first
         begins = words // width * length + first
-        return np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes), spans
+        return np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
 
     def _replace(
         self, ids: np.ndarray, chosen: np.ndarray, numbers: RowNumbers

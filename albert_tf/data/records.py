@@ -234,31 +234,15 @@ def encode_examples(
 
     The bytes are those of protobuf's deterministic serialization, with the features sorted by name.
     A column is an array [n, *shape], or a list of n arrays if the feature is packed.
-
-    Raises:
-      AlbertError: a column is missing, unknown or has the wrong shape.
     """
-    if set(columns) != set(features):
-        odd = sorted(set(columns) ^ set(features))
-        raise AlbertError(f"Records and their layout disagree on the features {odd}.")
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) != 1:
-        raise AlbertError("The columns of a batch of records have different lengths.")
-    n = lengths.pop()
     entries = {}
     for name, spec in features.items():
-        column = columns[name]
         if spec.dtype in PACKED:
-            values = np.concatenate(column)
-            bounds = np.cumsum([0, *map(len, column)])
-        elif column.shape[1:] == spec.shape:
-            values = np.ascontiguousarray(column).reshape(-1)
-            bounds = np.arange(n + 1) * (len(values) // n)
+            values = np.concatenate(columns[name])
+            bounds = np.cumsum([0, *map(len, columns[name])])
         else:
-            raise AlbertError(
-                f"The record feature {name!r} has shape {column.shape[1:]}, its layout "
-                f"{spec.shape}."
-            )
+            values = np.reshape(columns[name], -1)
+            bounds = np.arange(0, len(values) + 1, math.prod(spec.shape))
         entries[name] = encode_feature(name, spec.dtype, values, bounds)
     return join_features(entries)
 

@@ -213,32 +213,12 @@ def masked_columns(
     Returns:
       The features of records.pretraining_features by name, [n, *shape].
     """
-    tokenizer = context.tokenizer
     masked = context.masking.mask(columns, seed, first)
-    ids, used = masked["input_word_ids"], masked["masked_lm_weights"] > 0
-    place = np.nonzero(used)[0], masked["masked_lm_positions"][used]
-    new, original = ids[place], masked["masked_lm_ids"][used]
-    unmasked = ids.copy()
-    unmasked[place] = original
-    in_use = masked["input_mask"]
-    labels = labels + masked["next_sentence_labels"]
-    counts["label_1"] += int(labels.sum())
-    counts["instances_without_predictions"] += int((~used[:, 0]).sum())
-    counts["masked_tokens"] += len(new)
-    counts["replaced_by_mask"] += int((new == tokenizer.mask_id).sum())
-    counts["kept"] += int((new == original).sum())
-    for words, spans in enumerate(masked["spans"].tolist(), start=1):
-        counts[f"spans_{words}"] += spans
-    return {
-        "input_ids": ids,
-        "input_mask": in_use,
-        "segment_ids": masked["input_type_ids"],
-        "token_boundary": tokenizer.word_starts.take(unmasked) & (in_use > 0),
-        "masked_lm_positions": masked["masked_lm_positions"],
-        "masked_lm_ids": masked["masked_lm_ids"],
-        "masked_lm_weights": masked["masked_lm_weights"],
-        "next_sentence_labels": labels,
-    }
+    masked["next_sentence_labels"] += labels
+    counts["label_1"] += int(masked["next_sentence_labels"].sum())
+    counts["masked_tokens"] += int(masked["masked_lm_weights"].sum())
+    features = context.options.features(context.tokenizer.vocab_size)
+    return dict(zip(features, map(masked.get, records.to_model_names(features))))
 
 
 def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
@@ -255,17 +235,11 @@ def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, An
     }
     if options.compact:
         return statistics
-    masked, mask, kept = counts["masked_tokens"], counts["replaced_by_mask"], counts["kept"]
-    as_what = {"mask": mask, "original": kept, "random": masked - mask - kept}
-    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
     return {
         **statistics,
         "label_1_share": _share(counts["label_1"], counts["instances"]),
-        "instances_without_predictions": counts["instances_without_predictions"],
-        "masked_tokens": masked,
-        "masked_share": _share(masked, tokens),
-        "masked_as": {name: _share(count, masked) for name, count in as_what.items()},
-        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
+        "masked_tokens": counts["masked_tokens"],
+        "masked_share": _share(counts["masked_tokens"], tokens),
     }
 
 

@@ -206,18 +206,9 @@ def train_sentencepiece(
     settings = settings or VocabularySettings()
     outputs = [f"{name}.{end}" for end in ("model", "vocab", "training.json")] + [SPEC_FILE]
     with lock_folder(folder):
-        replaces = overwrite or _is_unfinished(output_prefix, settings)
         for output in outputs:
-            files.check_output(os.path.join(folder, output), input_files, replaces)
+            files.check_output(os.path.join(folder, output), input_files, overwrite)
         return _train_and_save(input_files, output_prefix, settings)
-
-
-def _is_unfinished(output_prefix: str, settings: VocabularySettings) -> bool:
-    """Returns whether a training with these settings has begun to write its files."""
-    path = f"{output_prefix}.training.json"  # It comes first, and tokenizer.json last.
-    if files.exists(os.path.join(os.path.dirname(path), SPEC_FILE)) or not files.exists(path):
-        return False
-    return files.read_object(path).get("settings") == dataclasses.asdict(settings)
 
 
 def _train_and_save(

@@ -7,6 +7,7 @@ Source: google-research/albert tokenization.BasicTokenizer and WordpieceTokenize
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import string
@@ -85,7 +86,8 @@ class WordPieceModel:
         self._unk_id = self.ids.get(self.unk, 0)
         self._lower_case = lower_case
         self._strip_accents = strip_accents
-        self._cache: dict[str, list[int]] = {}
+        # Words repeat.
+        self._encode_word = functools.lru_cache(_MAX_CACHED_WORDS)(self._encode_new_word)
         #: Ids of user-defined symbols, by their form in cleaned text. These are the pieces that
         #: punctuation would split, after the last continuation: no vocabulary is trained to have
         #: such, but Hugging Face adds them.
@@ -113,15 +115,6 @@ class WordPieceModel:
                 for word in _WORDS.findall(part):
                     ids += self._encode_word(word)
         return ids
-
-    def _encode_word(self, word: str) -> list[int]:
-        """Returns the ids of a word, from a cache, as words repeat."""
-        encoded = self._cache.get(word)
-        if encoded is None:
-            if len(self._cache) >= _MAX_CACHED_WORDS:
-                self._cache.clear()
-            encoded = self._cache[word] = self._encode_new_word(word)
-        return encoded
 
     def _cleaned(self, text: str) -> str:
         text = "".join(character for character in text if not is_dropped(character))

@@ -87,13 +87,6 @@ def draw(tokenizer):
     return draw
 
 
-def words_of_one_piece(n, lengths):
-    """Returns n texts whose segments have these numbers of words."""
-    size = sum(lengths)
-    ids = np.random.default_rng(0).integers(FIRST_TEXT_ID, VOCAB, (n, size))
-    return Text(list(ids), [np.ones(size, int)] * n, np.tile(lengths, (n, 1)))
-
-
 def predicted(masked):
     """Returns which tokens are predicted, bool [n, length]."""
     used = masked["masked_lm_weights"] > 0
@@ -176,29 +169,6 @@ def test_each_set_of_masked_words_has_its_exact_probability(draw, favor_shorter,
     assert chi_square < cells.sum() + 5 * np.sqrt(2 * cells.sum())
 
 
-# Measured on the official builder with words of one piece; the last number is the budget. There,
-# spans cross [SEP], so these are texts of one segment.
-@pytest.mark.parametrize(
-    ("length", "predictions", "favor_shorter", "ngram", "shares", "per_instance", "masked"),
-    [
-        (512, 77, True, 3, (0.566, 0.268, 0.166), 48.14, 77),
-        (512, 20, True, 3, (0.570, 0.272, 0.158), 12.59, 20),
-        (128, 20, True, 3, (0.585, 0.265, 0.150), 12.14, 19),
-        (128, 20, False, 3, (0.237, 0.290, 0.472), 8.50, 19),
-        (128, 20, True, 2, (0.697, 0.303), 14.58, 19),
-    ],
-)
-def test_span_lengths_are_distributed_as_by_the_official_builder(
-    draw, length, predictions, favor_shorter, ngram, shares, per_instance, masked
-):
-    options = MaskingOptions(predictions, 0.15, ngram, favor_shorter)
-    drawn = draw(words_of_one_piece(6000, (length - 2, 0)), length, options)
-    spans = drawn["spans"]
-    np.testing.assert_allclose(spans / spans.sum(), shares, atol=0.01)
-    assert spans.sum() / 6000 == pytest.approx(per_instance, abs=0.15)
-    assert (drawn["masked_lm_weights"].sum(axis=1) == masked).mean() >= 0.999
-
-
 def test_budgets_round_half_to_even_and_are_capped():
     options = MaskingOptions(77)
     lengths = np.array([1, 3, 10, 30, 50, 512, 600])
@@ -264,8 +234,7 @@ def test_batches_have_the_form_of_masked_records(draw, tokenizer):
                 assert len(set(chosen[row, begin + word].tolist())) <= 1
             begin += len(parts[i]) + 1
     for name, value in masked.items():
-        wanted = {"masked_lm_weights": np.float32, "spans": np.int64}.get(name, np.int32)
-        assert value.dtype == wanted
+        assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
 
 
 @pytest.mark.parametrize("segments", [1, 2])
@@ -320,7 +289,7 @@ def test_a_part_of_a_stream_is_masked_like_the_whole_also_in_a_pipeline(tokenize
     masking = Masking(features, MaskingOptions(7), tokenizer, swap=True)
     whole = masking.mask(text.columns(43), 5, first)
     part = masking.draw(tf.constant(text.serialized(43)[20:33]), 5, first + 20)
-    assert part.keys() == whole.keys() - {"spans"}
+    assert part.keys() == whole.keys() - {"token_boundary"}
     for name, value in part.items():
         np.testing.assert_array_equal(value, whole[name][20:33], err_msg=name)
 

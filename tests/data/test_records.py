@@ -71,19 +71,6 @@ def test_the_encoding_does_not_depend_on_the_integer_type(dtype):
     assert encoded == with_protobuf({"ids": ids})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"more": COLUMNS["label"]}, "disagree on the features"),
-        ({"ids": COLUMNS["ids"][:, :5]}, "'ids' has shape"),
-        ({"ids": COLUMNS["ids"][:4]}, "different lengths"),
-    ],
-)
-def test_columns_that_differ_from_the_layout_are_refused(change, message):
-    with pytest.raises(AlbertError, match=message):
-        records.encode_examples({**COLUMNS, **change}, FEATURES)
-
-
 @pytest.mark.golden
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_records_of_the_tf1_release_parse(name):

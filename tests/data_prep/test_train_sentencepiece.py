@@ -131,21 +131,6 @@ def test_a_folder_in_use_by_another_process_is_refused(tmp_path, corpus, hold):
         train_sentencepiece([corpus], str(tmp_path / "en/en"), SETTINGS)
 
 
-@pytest.mark.parametrize("written", [1, 2, 3])
-def test_an_interrupted_training_is_finished_by_the_same_command(tmp_path, corpus, written):
-    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
-    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    order = ["en.training.json", "en.vocab", "en.model", "tokenizer.json"]
-    assert sorted(path.name for path in whole) == sorted(order)
-    for name in order[written:]:
-        (tmp_path / name).unlink()
-    with pytest.raises(AlbertError, match="set `overwrite`"):
-        other = dataclasses.replace(SETTINGS, character_coverage=0.99)
-        train_sentencepiece([corpus], str(tmp_path / "en"), other)
-    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole
-
-
 @pytest.mark.parametrize(
     ("data", "vocab_size", "message"),
     [
