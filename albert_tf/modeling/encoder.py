@@ -140,32 +140,6 @@ class AlbertModel(keras.Model):
             model.trainable = False
         return model
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the model as its class, its configuration and its weights by name."""
-        weights = {name: variable.numpy() for name, variable in self.named_weights().items()}
-        names = ("tokenizer", "load_report")  # Attributes that albert_tf.load_pretrained adds.
-        added = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        return _rebuilt, (type(self), self.get_config(), weights, added)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> AlbertModel:
-        """Copies the model, but not what load_pretrained adds, as nothing changes it."""
-        rebuild, arguments = self.__reduce__()
-        return memo.setdefault(id(self), rebuild(*arguments))
-
-
-def _rebuilt(
-    cls: type[AlbertModel],
-    config: Mapping[str, Any],
-    weights: Mapping[str, np.ndarray],
-    added: Mapping[str, Any],
-) -> AlbertModel:
-    model = cls.from_config(config)
-    for name, variable in model.named_weights().items():
-        variable.assign(weights[name])
-    for name, value in added.items():
-        setattr(model, name, value)
-    return model
-
 
 class Embeddings(WeightedLayer):
     """Sum of the token, segment and position embeddings of width E, layer normalisation, dropout.

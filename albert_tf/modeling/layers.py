@@ -42,10 +42,6 @@ class WeightedLayer(keras.layers.Layer):
         self._names = []
         self.built = True
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the layer without AutoGraph, also where no model calls it; see AlbertModel."""
-        return tf.autograph.experimental.do_not_convert(super().__call__)(*args, **kwargs)
-
     def named_weights(self) -> dict[str, tf.Variable]:
         """Returns the variables by official name, in the order of creation."""
         return dict(zip(self._names, self.weights))

@@ -180,8 +180,8 @@ class AlbertSpanAnswerer(AlbertModel):
 class AlbertBeamAnswerer(AlbertModel):
     """The encoder with BeamHead, for SQuAD 2.0.
 
-    Called with the encoder's dict, including `input_mask` and `input_type_ids`, and optionally
-    `allowed_positions`, bool [B, S] (default: the function `allowed_positions`). Returns a dict:
+    Called with the encoder's dict, including `input_mask` and `input_type_ids`, from which
+    `allowed_positions` follows. Returns a dict:
 
       cls_logits: float32 [B]; the higher, the more likely there is no answer.
       start_top_log_probs, start_top_index: float32 and int32 [B, start_n_top].
@@ -216,7 +216,6 @@ class AlbertBeamAnswerer(AlbertModel):
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the answers of a batch; see the class."""
         check_inputs(inputs)
-        allowed = inputs.get("allowed_positions")
-        allowed = allowed_positions(inputs) if allowed is None else allowed
+        allowed = allowed_positions(inputs)
         sequence = self.encoder(inputs, training=training)["sequence_output"]
         return self.head(sequence, allowed, inputs.get("start_positions"), training=training)

@@ -1,12 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AlbertEncoder: outputs, masks, padding, optional inputs, errors, and copies of any model."""
+"""AlbertEncoder: outputs, masks, padding, optional inputs, errors, and Keras' copies of any model."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import pickle
 
 import numpy as np
 import pytest
@@ -196,20 +195,6 @@ def test_keras_loads_a_model_around_the_encoder_without_custom_objects(name, sma
     assert not encoder.trainable
     longer = {name: tf.tile(value, [3, 2]) for name, value in batch.items()}
     np.testing.assert_array_equal(loaded(longer), model(longer))
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_have_the_weights_and_what_load_pretrained_added(copied, small):
-    small.tokenizer = "a tokenizer"
-    other = copied(small)
-    assert (other.config, other.name) == (small.config, small.name)
-    assert other.tokenizer == "a tokenizer" and not hasattr(other, "load_report")
-    for name, variable in small.named_weights().items():
-        np.testing.assert_array_equal(other.named_weights()[name], variable)
-        other.named_weights()[name].assign_add(tf.ones_like(variable))
-    # A copy has variables of its own.
-    inputs = {"input_word_ids": IDS}
-    assert (other(inputs)["pooled_output"].numpy() != small(inputs)["pooled_output"].numpy()).any()
 
 
 class FrozenAtFirst(AlbertEncoder):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pathlib
 import shutil
@@ -290,7 +289,5 @@ def test_a_value_that_is_not_a_path_is_refused(path):
         albert_tf.load_pretrained(path)
 
 
-def test_path_objects_are_paths_and_copies_keep_the_tokenizer(hf_tiny):
-    model = albert_tf.load_pretrained(pathlib.Path(hf_tiny))
-    other = copy.deepcopy(model)
-    assert other.tokenizer is model.tokenizer and other.load_report == model.load_report
+def test_path_objects_are_paths(hf_tiny):
+    assert albert_tf.load_pretrained(pathlib.Path(hf_tiny)).load_report.matched
