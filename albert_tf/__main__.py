@@ -55,6 +55,9 @@ GROUPS = {
             "convert raw text to one sentence per line", ("data_prep.split_sentences",)
         ),
         "train-sentencepiece": Command("train a vocabulary", ("data_prep.train_sentencepiece",)),
+        "extend-vocabulary": Command(
+            "add your words to a model's vocabulary", ("commands.extend_vocabulary",)
+        ),
         "create-pretraining-data": Command(
             "build records from sentences", ("data_prep.create_pretraining_data",)
         ),

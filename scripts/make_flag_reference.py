@@ -30,7 +30,7 @@ SCRIPTS = (
     "scripts.convert_checkpoint",
     "scripts.export_tfhub",
 )
-COMMANDS = ("embed", "fill_mask", "classify", "answer", "choose", "tag")
+COMMANDS = ("embed", "fill_mask", "extend_vocabulary", "classify", "answer", "choose", "tag")
 HEADER = """\
 # Flags
 

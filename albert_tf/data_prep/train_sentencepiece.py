@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import io
 import os
@@ -230,21 +229,15 @@ def _train_and_save(
         flush=True,
     )
     model = _train(sentences, settings)
-    spec = TokenizerSpec(
-        kind=SENTENCEPIECE,
-        model_file=os.path.basename(output_prefix) + ".model",
-        lower_case=settings.lower_case,
-        strip_accents=settings.strip_accents,
-        vocab_size=settings.vocab_size,
-        sha256=hashlib.sha256(model).hexdigest(),
-    )
+    name = f"{os.path.basename(output_prefix)}.model"
+    spec = TokenizerSpec(SENTENCEPIECE, name, settings.lower_case, settings.strip_accents, 0, "")
     tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
     result = {
         "settings": dataclasses.asdict(settings),
         "sentencepiece": importlib.metadata.version("sentencepiece"),
         **counts,
         **_report(tokenizer, sentences),
-        "model_sha256": spec.sha256,
+        "model_sha256": tokenizer.spec.sha256,
     }
     files.write_json(f"{output_prefix}.training.json", result)
     files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))

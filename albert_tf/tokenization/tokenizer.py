@@ -142,7 +142,7 @@ class Tokenizer:
     """
 
     def __init__(self, spec: TokenizerSpec, data: bytes, source: str) -> None:
-        """Builds a tokenizer; the sha256 of `spec` must match `data`, its vocab_size is ignored.
+        """Builds a tokenizer; vocab_size and sha256 of `spec` are replaced by those of `data`.
 
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
@@ -150,7 +150,8 @@ class Tokenizer:
         self.data, self.source = data, source
         kind = SentencePieceModel if spec.kind == SENTENCEPIECE else WordPieceModel
         self._model = kind(data, source, spec.lower_case, spec.strip_accents)
-        self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size)
+        digest = hashlib.sha256(data).hexdigest()
+        self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size, sha256=digest)
         specials = [self._model.pad, self._model.unk, "[CLS]", "[SEP]", "[MASK]"]
         missing = [piece for piece in specials if piece not in self._model.ids]
         if missing:
@@ -212,8 +213,7 @@ class Tokenizer:
             strip_accents = lower_case or kind == SENTENCEPIECE
         if lower_case and kind == SENTENCEPIECE:
             data = lower_symbols(data)
-        digest = hashlib.sha256(data).hexdigest()
-        return cls(TokenizerSpec(kind, file.name, lower_case, strip_accents, 0, digest), data, path)
+        return cls(TokenizerSpec(kind, file.name, lower_case, strip_accents, 0, ""), data, path)
 
     @classmethod
     def _from_spec(cls, spec: TokenizerSpec, path: str, lower_case: bool | None) -> Tokenizer:

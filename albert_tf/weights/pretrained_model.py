@@ -163,7 +163,7 @@ class PretrainedModel(AlbertPretrainer):
         if pooling not in POOLINGS:
             raise AlbertError(f"pooling={short_repr(pooling)} is not one of {', '.join(POOLINGS)}.")
         texts, longest = checked_texts(texts), self.config.max_position_embeddings
-        tokenizer = self._checked_tokenizer()
+        tokenizer = self.checked_tokenizer()
         sequences = tokenizer.encode_batch(texts)
         if cut := sum(len(ids) + 2 > longest for ids in sequences):
             warnings.warn(
@@ -201,7 +201,7 @@ class PretrainedModel(AlbertPretrainer):
         if len(parts) == 1:
             raise AlbertError(f"There is no {MASK} in the text {short_repr(text)}; put one in.")
         top_k = check_integer("`top_k`", top_k)
-        tokenizer = self._checked_tokenizer()
+        tokenizer = self.checked_tokenizer()
         missing = self.load_report.missing if self.load_report else ()
         if any(name.startswith(_HEAD_SCOPE) for name in missing):
             raise AlbertError(
@@ -256,7 +256,8 @@ class PretrainedModel(AlbertPretrainer):
         inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
         return {f.__name__: tf.function(f, [inputs], autograph=False) for f in (mean, cls)}
 
-    def _checked_tokenizer(self) -> Tokenizer:
+    def checked_tokenizer(self) -> Tokenizer:
+        """Returns the tokenizer; raises AlbertError if the checkpoint has none."""
         check_not_forked()
         if self.tokenizer is None:
             raise AlbertError(

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`albert embed` and `albert fill-mask` print what the Python API returns."""
+"""Commands that use or change a pretrained model do what the Python API does."""
 
 from __future__ import annotations
 
@@ -89,3 +89,12 @@ def test_wrong_arguments_are_reported_in_one_line(arguments, stdin, message, alb
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_vocabulary_is_extended(albert, tmp_path):
+    (tmp_path / "words.txt").write_text("angiogram warfarin, the\n")
+    given = [f"--input_file={tmp_path}/words.txt", f"--output_dir={tmp_path}/new"]
+    done = albert("extend-vocabulary", MODEL, *given).ok()
+    assert done.stdout == f"{tmp_path}/new: 2 new pieces.\n"
+    assert "already exists" in albert("extend-vocabulary", MODEL, *given).stderr
+    assert load_pretrained(f"{tmp_path}/new").tokenizer.vocab_size == 8002
