@@ -109,13 +109,8 @@ def test_the_page_about_fine_tuning_runs(tmp_path):
         "--num_train_epochs=2 \\\n    --eval_every_steps=100": "--train_step=2",
         "--output_dir=runs/score": "--output_dir=runs/score --train_step=2",
         "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2",
-        # Runs whose predictions are averaged.
-        "$ python -m albert_tf.tasks.ensemble": "$ mkdir runs/random; for seed "
-        "in 12345 12346 12347; do cp -r runs/squad11 runs/random/seed-$seed; done\n"
-        "$ python -m albert_tf.tasks.ensemble",
     }
     run_page(replaced(text, shorter), tmp_path, python=False)
-    assert (tmp_path / "runs/ensemble/nbest_predictions.json").exists()
     assert "pearson" in read(tmp_path / "runs/score/eval_results.json")
 
 

@@ -5,15 +5,12 @@
   python -m albert_tf.tasks.ensemble --run_dirs=runs/a,runs/b --output_dir=runs/ensemble
 
 The runs have predicted the same examples. The output has the same files as theirs, with the mean
-probabilities: predictions.tsv, GLUE's predictions/<file>.tsv (of several tasks, too), and SQuAD's
-answers, where a text that is not among a run's best has probability 0, and null odds. Source: Lan
-et al. (2020), section 4.9.
+probabilities: predictions.tsv, or GLUE's predictions/<file>.tsv (of several tasks, too). Source:
+Lan et al. (2020), section 4.9.
 """
 
 from __future__ import annotations
 
-import collections
-import itertools
 import os
 from collections.abc import Sequence
 
@@ -25,7 +22,6 @@ from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
-from albert_tf.tasks.squad import data as squad
 from albert_tf.tasks.tables import find_predictions, read_predictions, write_predictions
 
 FLAGS = flags.FLAGS
@@ -41,46 +37,13 @@ def _average_tables(paths: Sequence[str], output: str) -> None:
     write_predictions(output, columns, np.mean([table.values for table in tables], axis=0), labels)
 
 
-def average_answers(folders: Sequence[str], output_dir: str, threshold: float) -> None:
-    """Writes the mean of the answers of SQuAD runs.
-
-    A question has as many answers as the longest list of a run. Their `start` and `end` are those
-    of the run with the highest probability of the text. With mean null odds above the threshold, a
-    question counts as unanswerable.
-
-    Raises:
-      AlbertError: a file is missing or damaged, or they have different questions.
-    """
-    members = [squad.read_answers(folder) for folder in folders]
-    questions, odds = members[0].nbest.keys(), members[0].null_odds.keys()
-    for folder, member in zip(folders, members):
-        if (member.nbest.keys(), member.null_odds.keys()) != (questions, odds):
-            raise AlbertError(f"{folder} has answers to other questions than {folders[0]}.")
-    nbest = {}
-    for question in questions:
-        lists = [member.nbest[question] for member in members]
-        total, surest = collections.Counter(), {}
-        for entry in itertools.chain(*lists):
-            text, probability = entry["text"], entry["probability"]
-            total[text] += probability / len(members)
-            surest[text] = max(surest.get(text, entry), entry, key=lambda x: x["probability"])
-        # Of equals, the text that an earlier run ranks higher comes first.
-        best = total.most_common(max(map(len, lists)))
-        nbest[question] = [{**surest[text], "probability": value} for text, value in best]
-    means = {x: sum(m.null_odds[x] for m in members) / len(members) for x in odds}
-    squad.write_answers(output_dir, squad.Answers(nbest, means), threshold if odds else None)
-
-
-def ensemble(
-    run_dirs: Sequence[str], output_dir: str, threshold: float = 0.0, overwrite: bool = False
-) -> list[str]:
+def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) -> list[str]:
     """Writes the mean of all predictions of some runs.
 
     Args:
-      run_dirs: output directories of run_classifier.py, run_squad.py or run_race.py, or folders of
-        several of run_classifier.py.
+      run_dirs: output directories of run_classifier.py or run_race.py, or folders of several of
+        run_classifier.py.
       output_dir: for the files, which have the names of the runs' own.
-      threshold: see `average_answers`.
       overwrite: replace existing files.
 
     Returns:
@@ -95,23 +58,19 @@ def ensemble(
             f"`output_dir`={output_dir} is among `run_dirs`; give a folder that is not one of the "
             "runs, or the averaged predictions would replace its own."
         )
-    answers = squad.PREDICTIONS_FILE
-    found = []
+    names: list[str] = []
     for folder in run_dirs:
-        found.append([os.path.relpath(path, folder) for path in find_predictions(folder)])
-        found[-1] += [answers] * files.exists(os.path.join(folder, answers))
-        if missing := {*found[0]} ^ {*found[-1]}:
+        found = [os.path.relpath(path, folder) for path in find_predictions(folder)]
+        names = names or found
+        if missing := {*names} ^ {*found}:
             raise AlbertError(f"{folder} and {run_dirs[0]} do not both have {missing.pop()}.")
-    if not (names := found[0]):
+    if not names:
         raise AlbertError(f"{', '.join(run_dirs)} holds no predictions; --do_predict writes them.")
-    for name in [*names, *(squad.FILES if answers in names else ())]:
+    for name in names:
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
-        if name == answers:
-            average_answers(run_dirs, output_dir, threshold)
-        else:
-            paths = [os.path.join(folder, name) for folder in run_dirs]
-            _average_tables(paths, os.path.join(output_dir, name))
+        paths = [os.path.join(folder, name) for folder in run_dirs]
+        _average_tables(paths, os.path.join(output_dir, name))
     return names
 
 
@@ -120,22 +79,16 @@ def define_flags() -> None:
     define_path(
         "run_dirs",
         None,
-        "Output directories of run_classifier.py, run_squad.py or run_race.py, or globs, separated "
-        "by commas.",
+        "Output directories of run_classifier.py or run_race.py, or globs, separated by commas.",
         required=True,
     )
     define_path("output_dir", None, "Folder for the averaged predictions.", required=True)
-    flags.DEFINE_float(
-        "null_score_diff_threshold", 0.0, "Mean null odds above which a question of SQuAD 2.0 "
-        "counts as unanswerable; `albert_tf.tasks.squad.scoring` finds the best value."
-    )  # fmt: skip
     define_overwrite_flag()
 
 
 def _main() -> None:
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    threshold = FLAGS.null_score_diff_threshold
-    names = ensemble(run_dirs, FLAGS.output_dir, threshold, FLAGS.overwrite)
+    names = ensemble(run_dirs, FLAGS.output_dir, FLAGS.overwrite)
     log.info(f"The mean of {len(run_dirs)} runs is in {FLAGS.output_dir}: {', '.join(names)}.")
 
 

@@ -138,7 +138,7 @@ def _load_task(folder: ModelFolder, lower_case: bool | None) -> FineTuningTask |
     task_file = find_beside(folder.path, TASK_FILE)
     task = TASKS[name].load(os.path.dirname(task_file) if task_file else folder.path)
     if folder.is_one_of_several:
-        task.forget_evaluation()
+        task.thresholds = None  # They are of other weights.
     return task
 
 

@@ -225,10 +225,6 @@ class FineTuningTask(Task):
         notes = [f"{number:,} {cut_ones} cut to fit into {longest} tokens"] if number else []
         return data, notes
 
-    def forget_evaluation(self) -> None:
-        """Forgets the thresholds of the last evaluation, because other weights have been loaded."""
-        self.thresholds = None
-
     def load_initial(self, checkpoint: str, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
         """See Task. A head for the same outputs is taken over, any other one is not.
 

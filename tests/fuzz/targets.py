@@ -27,7 +27,6 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_errors import data_errors
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.tokenizer import tokenizer_json
-from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archives
@@ -43,8 +42,7 @@ from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.multiple_choice.data import read_questions, read_race
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.squad.data import Question, answer_span, read_squad
-from albert_tf.tasks.squad.scoring import find_best_thresholds, score
+from albert_tf.tasks.squad.data import answer_span, read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns, read_texts
 from albert_tf.tasks.thresholds import THRESHOLDS_FILE, load_thresholds
@@ -254,19 +252,6 @@ def _glue(name: str, content: str) -> Target:
     )
 
 
-def _questions(path: Path) -> list[Question]:
-    return read_squad(str(_write("squad/dev.json", _SQUAD, path.parent)))
-
-
-def _score_predictions(path: Path) -> None:
-    score(_questions(path), files.read_object(str(path)), version="2.0")
-
-
-def _score_odds(path: Path) -> None:
-    answers = {"q1": "very old", "q2": ""}
-    find_best_thresholds(_questions(path), answers, files.read_object(str(path)))
-
-
 _TASKS = {
     "CoLA": _glue("cola", "gj04\t1\t\ta b.\ngj05\t0\t*\tc d.\n"),
     "RTE": _glue("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n"),
@@ -281,10 +266,6 @@ _TASKS = {
     "multiple choice": Target(
         written("q.jsonl", _QUESTION), lambda path: read_questions(str(path)), True
     ),
-    "SQuAD predictions": Target(
-        written("p.json", {"q1": "very old", "q2": ""}), _score_predictions, True
-    ),
-    "null odds": Target(written("odds.json", {"q1": -1.5, "q2": 2}), _score_odds, True),
 }
 
 

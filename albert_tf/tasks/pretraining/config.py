@@ -83,12 +83,6 @@ class PretrainingConfig(RunConfig):
         "models learn context sooner. For random weights.",
         needs="do_train",
     )
-    sop_weight: float | None = setting(
-        None,
-        "Factor of the sentence order loss; 0 trains the masked LM alone. Default: 1 for records "
-        "with sentence order.",
-        flag=None,
-    )
     num_train_steps: int = setting(125000, "Training steps.", minimum=1, needs="do_train")
     eval_every_steps: int | None = setting(
         None,

@@ -61,7 +61,7 @@ def pretrain(
                 notes["evaluated_share"] = examples / available
             fingerprint, every = f"{held_out.fingerprint}-{examples}", config.eval_every_steps
             eval_spec = EvalSpec(held_out.eval_input_fn, every, steps, fingerprint=fingerprint)
-        task = PretrainingTask(model, source, config.sop_weight, config.neighbor_attention)
+        task = PretrainingTask(model, source, config.neighbor_attention)
         estimator = Estimator(task, config)
         if train:
             steps, shallow = config.num_train_steps, ""

@@ -15,7 +15,6 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data.manifest import find_manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io import files
-from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -36,30 +35,24 @@ class PretrainingTask(Task):
     Args:
       config: configuration of the model.
       source: the training records.
-      sop_weight: factor of the sentence order loss; None: 1. 0 trains the masked LM alone, as do
-        records without a sentence objective and shortened ones, which is said if it is given.
       neighbor_attention: see albert_tf.modeling.neighbor_attention.
+
+    Attributes:
+      has_order: whether the sentence order is trained, which records without a sentence objective
+        and shortened ones do not have.
     """
 
     name = "pretraining"
     best_metric = "masked_lm_accuracy"
 
     def __init__(
-        self,
-        config: AlbertConfig,
-        source: RecordSource,
-        sop_weight: float | None = None,
-        neighbor_attention: bool = False,
+        self, config: AlbertConfig, source: RecordSource, neighbor_attention: bool = False
     ) -> None:
         self.config, self.neighbor_attention = config, neighbor_attention
-        has_order = source.manifest.options.get("sentence_objective") != "none"
         is_part = source.masking and source.masking.is_part
-        has_order = has_order and not is_part
-        if sop_weight and not has_order:
-            log.info(f"sop_weight={sop_weight:g} has no effect: the sequences have no order.")
-        self.sop_weight = (1.0 if sop_weight is None else sop_weight) if has_order else 0.0
+        self.has_order = not is_part and source.manifest.options.get("sentence_objective") != "none"
         self.constant_answers = {"masked_lm_accuracy": "masked_lm_majority"}
-        if self.sop_weight:
+        if self.has_order:
             self.constant_answers["sentence_order_accuracy"] = "sentence_order_majority"
         self._source = source
 
@@ -68,7 +61,7 @@ class PretrainingTask(Task):
         return {
             "name": self.name,
             "config": self.config.to_dict(),
-            "sop_weight": self.sop_weight,
+            "sentence_order": self.has_order,
             "neighbor_attention": self.neighbor_attention,
         }
 
@@ -103,12 +96,8 @@ class PretrainingTask(Task):
         masked, examples = weights["masked_lm"] + _EPSILON, weights["sentence_order"]
         masked_lm_loss = sums["masked_lm_loss"] / masked
         sentence_order_loss = sums["sentence_order_loss"] / examples
-        loss = masked_lm_loss
-        # A loss times zero would give its weights a gradient of zeros, and so decay them.
-        if self.sop_weight:
-            loss += self.sop_weight * sentence_order_loss
         return {
-            "loss": loss,
+            "loss": masked_lm_loss + sentence_order_loss if self.has_order else masked_lm_loss,
             "masked_lm_loss": masked_lm_loss,
             "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
             "sentence_order_loss": sentence_order_loss,
@@ -150,7 +139,7 @@ class PretrainingTask(Task):
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns masked LM loss and accuracy, and sentence order accuracy if it is trained."""
         text = f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%}"
-        return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.sop_weight else text
+        return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.has_order else text
 
 
 def _majority(values: np.ndarray) -> float:

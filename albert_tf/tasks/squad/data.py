@@ -8,7 +8,6 @@ Source of the files of answers: google-research/albert squad_utils.write_predict
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -238,26 +237,3 @@ def write_answers(folder: str, answers: Answers, threshold: float | None) -> str
     if answers.null_odds:
         files.write_json(os.path.join(folder, _NULL_ODDS_FILE), answers.null_odds)
     return path
-
-
-def read_answers(folder: str) -> Answers:
-    """Reads n-best lists and, if there are some, null odds.
-
-    Raises:
-      AlbertError: a file is missing or damaged.
-    """
-    nbest, odds = (os.path.join(folder, name) for name in (_NBEST_FILE, _NULL_ODDS_FILE))
-    nbest = files.read_object(nbest, "file of answers")
-    odds = files.read_object(odds, "file of null odds") if files.exists(odds) else {}
-    try:
-        valid = all(map(math.isfinite, odds.values())) and all(
-            entries
-            and all(type(x["start"]) is type(x["end"]) is int for x in entries)
-            and all(isinstance(x["text"], str) and 0 <= x["probability"] <= 1 for x in entries)
-            for entries in nbest.values()
-        )
-    except (KeyError, OverflowError, TypeError):
-        valid = False
-    if not valid:
-        raise AlbertError(f"The answers in {folder} are damaged; predict them again.")
-    return Answers(nbest, odds)

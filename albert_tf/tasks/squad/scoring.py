@@ -2,34 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact match, F1 and the threshold for "no answer", equal to SQuAD's official evaluation scripts.
 
-  python -m albert_tf.tasks.squad.scoring DATA.json PREDICTIONS.json
-
-prints a JSON object with their names and values: those of SQuAD 2.0 if the data has unanswerable
-questions, otherwise those of 1.1. Sums run in the official order, so that the scores are equal to
-the last digit.
+Sums run in the official order, so that the scores are equal to the last digit.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
-import json
 import re
 import string
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from absl import flags
 
-from albert_tf.cli import script
-from albert_tf.cli.flags import define_path
-from albert_tf.errors import AlbertError
-from albert_tf.io import files
-from albert_tf.io.json_values import short_repr
-from albert_tf.io.log import log
-from albert_tf.tasks.squad.data import Answers, Question, predictions, read_squad, version_of
+from albert_tf.tasks.squad.data import Answers, Question, predictions
 
-FLAGS = flags.FLAGS
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -86,16 +73,12 @@ def score(
 
     Args:
       questions: questions with gold answers; in 2.0 a question without any is unanswerable.
-      predictions: answers by question id; "" for no answer. In 1.1 a missing one scores 0.
+      predictions: an answer to each by its id; "" for no answer.
       version: "1.1" or "2.0".
 
     Returns:
       1.1: exact_match and f1. 2.0: exact, f1 and total, and the same with HasAns_ and NoAns_ for
       answerable and unanswerable questions.
-
-    Raises:
-      AlbertError: no prediction belongs to these questions, one is not a string, or (2.0) one is
-        missing; a question has no gold answer (1.1).
     """
     columns = _scores(questions, predictions, version)
     groups = {"": np.ones(len(questions), bool)}
@@ -127,23 +110,12 @@ def find_best_thresholds(
     Returns:
       best_exact, best_exact_thresh, best_f1 and best_f1_thresh, as the official 2.0 script finds
       them, and `null_threshold`, with the best F1.
-
-    Raises:
-      AlbertError: null_odds lacks a question or has something that is no number; see also `score`.
     """
     columns, answerable = _scores(questions, predictions, "2.0"), _answerable(questions)
     answered = np.array([bool(predictions[question.id]) for question in questions])
-    try:
-        odds = np.array([float(null_odds[question.id]) for question in questions])
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise AlbertError(
-            f"The null odds must have a number for each question: {short_repr(error, 200)}."
-        ) from error
-    # Of equal odds, those that come first in the file do so here.
-    places = {name: place for place, name in enumerate(null_odds)}
-    order = np.lexsort([[places[question.id] for question in questions], odds])
-    result = {}
-    odds = odds[order]
+    odds = np.array([null_odds[question.id] for question in questions])
+    order = np.argsort(odds, kind="stable")
+    odds, result = odds[order], {}
     for name, scores in columns.items():
         # The sum if the first k are answered; an unanswerable one is right until it is answered.
         gains = np.where(answerable, scores, -answered.astype(float))[order]
@@ -166,60 +138,12 @@ def _scores(
     questions: Sequence[Question], predictions: Mapping[str, str], version: str
 ) -> dict[str, np.ndarray]:
     """Returns the scores `exact` and `f1` of each question, without a threshold, float64 [n]."""
-    missing = [question.id for question in questions if question.id not in predictions]
-    if len(missing) == len(questions) or (missing and version == "2.0"):
-        raise AlbertError(
-            f"The predictions lack {len(missing)} of {len(questions)} questions, such as "
-            f"{missing[0]}; do they belong to this data?"
-        )
     exact, f1_scores = [], []
     for question in questions:
-        # A missing prediction is never right. In 2.0, gold answers that are empty after
-        # normalization do not count.
-        found, gold = question.id in predictions, [answer.text for answer in question.answers]
-        prediction = predictions.get(question.id, "")
-        if not isinstance(prediction, str):
-            raise AlbertError(
-                f"The prediction for question {question.id} is {short_repr(prediction)}; a string "
-                "was expected."
-            )
-        if version == "2.0":
+        prediction, gold = predictions[question.id], [answer.text for answer in question.answers]
+        if version == "2.0":  # Gold answers that are empty after normalization do not count.
             gold = [text for text in gold if normalize_answer(text)] or [""]
-        elif not gold:
-            raise AlbertError(f"{question.where} has no answers to compare with.")
-        answer = normalize_answer(prediction)
-        exact.append(float(found and answer in map(normalize_answer, gold)))
-        if gold == [""]:
-            f1_scores.append(exact[-1])
-        else:
-            f1_scores.append(float(found and max(f1(prediction, text) for text in gold)))
+        exact.append(float(normalize_answer(prediction) in map(normalize_answer, gold)))
+        overlap = exact[-1] if gold == [""] else max(f1(prediction, text) for text in gold)
+        f1_scores.append(overlap)
     return {"exact": np.array(exact), "f1": np.array(f1_scores)}
-
-
-def define_flags() -> None:
-    """Defines the flags of this command."""
-    define_path(
-        "null_odds", None, "2.0: JSON file with a number for each question, the larger the more "
-        "likely it is unanswerable. Adds the best thresholds to the scores."
-    )  # fmt: skip
-
-
-def _main(data: str, predictions: str) -> None:
-    questions = read_squad(data)
-    answers, version = files.read_object(predictions, "prediction file"), version_of(questions)
-    scores = score(questions, answers, version=version)
-    if FLAGS.null_odds:
-        if version == "1.1":
-            raise AlbertError("--null_odds is for SQuAD 2.0; here every question has an answer.")
-        odds = files.read_object(FLAGS.null_odds, "null odds file")
-        scores |= find_best_thresholds(questions, answers, odds)
-    log.info(json.dumps(scores, indent=2))
-
-
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags, ("DATA.json", "PREDICTIONS.json"))
-
-
-if __name__ == "__main__":
-    main()

@@ -35,7 +35,7 @@ def test_means_are_the_official_losses():
     weights = np.array(golden["inputs"]["masked_lm_weights"], np.float32)
     nll = np.array(case["mlm_per_position_loss"], np.float32).reshape(weights.shape)
     task = PretrainingTask.__new__(PretrainingTask)
-    task.sop_weight = 1.0
+    task.has_order = True
     means = task.means(
         {
             "masked_lm_loss": (nll * weights).sum(),
@@ -81,15 +81,12 @@ def test_records_of_the_official_builder_train(config, tmp_path, length):
 # By default, training on the official builder's records shows that a sentence loss trains them,
 # and tests/training/test_loop.py that nothing does without one.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("objective", "sop_weight", "has_loss"),
-    [("sop", 1.0, True), ("nsp", 1.0, True), ("sop", 0.0, False), ("none", 1.0, False)],
-)
+@pytest.mark.parametrize(("objective", "has_loss"), [("sop", True), ("nsp", True), ("none", False)])
 def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
-    write_records, config, tmp_path, objective, sop_weight, has_loss
+    write_records, config, tmp_path, objective, has_loss
 ):
     source = open_records(write_records(16, sentence_objective=objective), config)
-    task = PretrainingTask(config, source, sop_weight)
+    task = PretrainingTask(config, source)
     weights, changed, moved = train(task, source, tmp_path / "run", steps=3)
     assert changed == moved == weights - (set() if has_loss else SENTENCE_WEIGHTS)
 
@@ -106,21 +103,14 @@ def test_two_heads_start_with_neighbors_if_asked_to(write_records, config):
     assert np.ptp(lengths[0]) > 0.01 and np.ptp(lengths[1]) < 1e-6
 
 
-def test_records_without_a_sentence_objective_have_no_sop_loss(write_records, config, capsys):
-    source = open_records(write_records(4, sentence_objective="none"), config)
-    for weight, said in ((None, ""), (0.0, ""), (0.5, "sop_weight=0.5 has no effect: ")):
-        assert PretrainingTask(config, source, weight).sop_weight == 0.0
-        assert capsys.readouterr().out[: len(said) or None] == said
-
-
-def test_the_loss_adds_the_sentence_order_loss_with_its_weight_which_is_1(write_records, config):
-    source = open_records(write_records(4), config)
+def test_the_loss_adds_the_sentence_order_loss_if_the_records_have_an_order(write_records, config):
+    task = PretrainingTask(config, open_records(write_records(4), config))
     sums = dict.fromkeys(("masked_lm_correct", "sentence_order_correct"), 0.0)
     sums.update(masked_lm_loss=3.0, sentence_order_loss=10.0)
     weights = {"masked_lm": 1.0, "sentence_order": 5.0}
-    tasks = PretrainingTask(config, source), PretrainingTask(config, source, sop_weight=0.25)
-    losses = [float(task.means(sums, weights)["loss"]) for task in tasks]
-    assert losses == pytest.approx([3.0 + 2.0, 3.0 + 0.25 * 2.0], abs=1e-4)
+    assert task.means(sums, weights)["loss"] == pytest.approx(3.0 + 2.0, abs=1e-4)
+    task.has_order = False
+    assert task.means(sums, weights)["loss"] == pytest.approx(3.0, abs=1e-4)
 
 
 def test_metrics_average_over_positions_and_over_examples(write_records, config):
@@ -160,8 +150,9 @@ def test_a_model_of_the_most_frequent_piece_and_order_is_no_better_than_a_consta
     metrics = task.metrics({k: v.numpy() for k, v in task.predict(model, batch).items()})
     note = task.constant_answer_note(metrics)
     assert "masked_lm_accuracy" in note and "sentence_order_accuracy" in note
-    task = PretrainingTask(config, source, sop_weight=0.0)
-    assert "sentence_order" not in task.constant_answer_note(metrics)
+    source = open_records(write_records(16, sentence_objective="none"), config)
+    note = PretrainingTask(config, source).constant_answer_note(metrics)
+    assert "sentence_order" not in note
 
 
 def test_a_preset_takes_the_vocabulary_size_of_the_records(write_records, tmp_path):

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import Answers, read_squad
 from albert_tf.tasks.squad.scoring import (
     f1,
@@ -73,8 +72,6 @@ def test_random_predictions_score_as_the_official_scripts_say(squad_files, tmp_p
         data = squad_files / f"dev-v{version}.json"
         questions = read_squad(str(data))
         predictions, odds = random_predictions(questions, seed)
-        if version == "1.1":
-            predictions.pop(questions[seed].id)
         (tmp_path / "predictions.json").write_text(json.dumps(predictions))
         (tmp_path / "odds.json").write_text(json.dumps(odds))
         # Where the script has odds, it does not count answers whose odds exceed a threshold.
@@ -113,15 +110,14 @@ def official_best(questions, predictions, scores, odds):
 
 
 def test_the_best_thresholds_at_ties_are_official_and_the_one_to_apply_is_the_best_of_all(ask):
-    rng, differ = random.Random(3), 0
+    rng = random.Random(3)
     for _ in range(300):
         questions = [
             ask("x y z", "x y") if rng.random() < 0.5 else ask("x y z", is_impossible=True)
             for _ in range(rng.randrange(1, 9))
         ]
         predictions = {q.id: rng.choice(["x", "x y", "z", ""]) for q in questions}
-        ids = rng.sample([*predictions, "other"], len(questions) + 1)  # In any order.
-        odds = {name: float(rng.randrange(5)) for name in ids}
+        odds = {name: float(rng.randrange(5)) for name in predictions}
         found = find_best_thresholds(questions, predictions, odds)
         golds = {q.id: "x y" if q.answers else "" for q in questions}
         exact = {name: float(predictions[name] == gold) for name, gold in golds.items()}
@@ -129,41 +125,9 @@ def test_the_best_thresholds_at_ties_are_official_and_the_one_to_apply_is_the_be
         for metric, scores in (("exact", exact), ("f1", overlap)):
             best = official_best(questions, predictions, scores, odds)
             assert (found[f"best_{metric}"], found[f"best_{metric}_thresh"]) == best
-        in_order = {name: odds[name] for name in predictions}
-        differ += find_best_thresholds(questions, predictions, in_order) != found
         best = max(f1_with(questions, predictions, odds, t) for t in range(-1, 6))
         applied = f1_with(questions, predictions, odds, found["null_threshold"])
         assert applied == pytest.approx(best)
-    assert differ > 10
-
-
-@pytest.mark.parametrize(
-    ("predictions", "version", "null_odds", "message"),
-    [
-        ({"q1": "x"}, "2.0", None, "lack 1 of 2 questions, such as q2"),
-        ({"other": "x"}, "1.1", None, "lack 2 of 2 questions, such as q1"),
-        ({"q1": 3, "q2": "y"}, "1.1", None, "question q1 is 3; a string"),
-        ({"q1": "x", "q2": "y"}, "2.0", {"q1": 0.0}, "must have a number for each question: .*q2"),
-        (
-            {"q1": "x", "q2": "y"},
-            "2.0",
-            {"q1": 0.0, "q2": [1]},
-            "must have a number for each",
-        ),
-    ],
-)
-def test_predictions_and_odds_of_other_questions_are_errors(
-    ask, predictions, version, null_odds, message
-):
-    questions = [ask("x y", "x"), ask("x y", "y")]
-    with pytest.raises(AlbertError, match=message):
-        score(questions, predictions, version=version)
-        find_best_thresholds(questions, predictions, null_odds)
-
-
-def test_1_1_needs_gold_answers(ask):
-    with pytest.raises(AlbertError, match=r"data\.json: question q1 has no answers"):
-        score([ask("x y")], {"q1": "x"}, version="1.1")
 
 
 def answers(texts, odds):
