@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,8 +25,6 @@ from albert_tf.training.task import Batch
 
 #: Files that NVIDIA's driver creates on Linux.
 _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
-#: Where a CUDA toolkit may be, besides the folder of NVIDIA's Python packages.
-_TOOLKITS = ("/usr/local/cuda",)
 #: Names the TPU of this machine, which has one of these files.
 _LOCAL, _TPUS = "local", ("/dev/accel0", "/dev/vfio/0")
 
@@ -212,39 +209,18 @@ def _suits(strategy: Strategy) -> bool:
     nvidia = details and "compute_capability" in details[0]
     if strategy.num_replicas_in_sync > 1 or not nvidia:
         return False
-    if lacking := missing_compiler():
+    if not has_compiler():
         print_once(
-            f"Steps run without XLA, which lacks NVIDIA's {lacking}; "
+            "Steps run without XLA, which lacks NVIDIA's ptxas; "
             f'pip install "tensorflow[and-cuda]=={tf.__version__}" brings it.'
         )
         return False
-    return can_compile(strategy.extended.worker_devices[0])
-
-
-def missing_compiler() -> str:
-    """Returns which part of NVIDIA's compiler XLA will not find, or "".
-
-    Without ptxas XLA may end the process instead of raising an error.
-    """
-    packages = os.path.dirname(os.path.dirname(tf.__file__))
-    given = re.findall(r"--xla_gpu_cuda_data_dir=(\S+)", os.environ.get("XLA_FLAGS", ""))
-    folders = [*given, os.path.join(packages, "nvidia", "cuda_nvcc"), *_TOOLKITS]
-    for name in ("bin/ptxas", "nvvm/libdevice/libdevice.10.bc"):
-        there = any(os.path.exists(os.path.join(folder, name)) for folder in folders)
-        if not there and not shutil.which(os.path.basename(name)):
-            return os.path.basename(name)
-    return ""
-
-
-@functools.cache
-def can_compile(device: str) -> bool:
-    """Compiles and runs a small function on a device; says why if that fails."""
-    # It needs NVIDIA's library of functions, as all of our steps do.
-    function = tf.function(lambda x: tf.math.rsqrt(tf.exp(x)), jit_compile=True, autograph=False)
-    try:
-        with tf.device(device):
-            function(tf.constant(1.0))
-    except tf.errors.OpError as error:
-        print_once(f"Steps run without XLA, which cannot compile for {device}: {first_line(error)}")
-        return False
     return True
+
+
+def has_compiler() -> bool:
+    """Returns whether ptxas is where XLA looks for it; without it XLA may end the process."""
+    packages = os.path.dirname(os.path.dirname(tf.__file__))
+    folders = (os.path.join(packages, "nvidia", "cuda_nvcc"), "/usr/local/cuda")
+    found = any(os.path.exists(os.path.join(folder, "bin", "ptxas")) for folder in folders)
+    return found or shutil.which("ptxas") is not None

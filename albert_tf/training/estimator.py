@@ -98,15 +98,6 @@ class Estimator:
         recorded = self.folder.recorded()
         return recorded["run"].get("precision") if recorded else fast_precisions(self.strategy)[0]
 
-    def warn_of_slow_precision(self) -> None:
-        """Prints a warning if the devices lack units for the precision."""
-        precision, fast = self.config.precision, fast_precisions(self.strategy)
-        if precision not in fast:
-            log.info(
-                f"No {precision.removeprefix('mixed_')} units found here: steps may take several "
-                f"times as long as in {fast[0]}, the precision that auto would choose."
-            )
-
     def train(self, train_spec: TrainSpec) -> None:
         """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
         self.train_and_evaluate(train_spec, None)

@@ -22,25 +22,20 @@ from albert_tf.training.specs import RunConfig
 from albert_tf.training.task import Metrics, Task
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder
 
-#: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
-_INPUT_SHARE = 0.1
-
 
 class MetricsLog:
     """metrics.jsonl and TensorBoard events of a run that continues at `step`.
 
-    Later entries of an interrupted run are dropped, as their steps are repeated.
+    Later entries of an interrupted run are dropped, as their steps are repeated, and so are lines
+    that a crash has cut off.
     """
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self._path, self._events = folder.file(METRICS_FILE), folder.file("events")
         self._writers = {}  # Of TensorBoard events, by split.
         lines = files.read_bytes(self._path).splitlines() if folder.has(METRICS_FILE) else []
-        entries = [_entry(line) for line in lines]
-        if damaged := entries[:-1].count(None):  # A crash may have cut off the last one.
-            log.info(f"{self._path} has {damaged} damaged lines; they are dropped.")
-        lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
-        self._written = bytearray(b"".join(line + b"\n" for line in lines))
+        kept = (line for line in lines if (entry := _entry(line)) and entry["step"] <= step)
+        self._written = bytearray(b"".join(line + b"\n" for line in kept))
         files.write_bytes(self._path, bytes(self._written))
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
@@ -90,14 +85,9 @@ class RunMonitor:
         self, task: Task, config: RunConfig, max_steps: int, step: int, folder: RunFolder | None
     ) -> None:
         self._task, self._config, self._max_steps = task, config, max_steps
-        self._waiting_periods, self._warned = 0, False
         self._log = MetricsLog(folder, step) if folder else None
         self._progress = Progress("train", max_steps, "steps", step)
-        self._clear()
-
-    def _clear(self) -> None:
-        # The steps since the last entry of the log, by calls of the loop.
-        self._metrics = []
+        self._metrics = []  # Of the steps since the last entry of the log, by calls of the loop.
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -132,9 +122,8 @@ class RunMonitor:
             self._progress.refresh()
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
-            self._watch_input(step, means.get("input_wait_share", 0.0))
             self.log(step, "train", {**means, "skipped_steps": float(skipped)})
-            self._clear()
+            self._metrics = []
 
     def _note_skipped(self, step: int, metrics: dict[str, np.ndarray], skipped: int) -> None:
         bad = np.sum(metrics["finite"] == 0)
@@ -144,16 +133,6 @@ class RunMonitor:
             reason = f"gradient too large for float16; the loss scale is now {scale:,.0f}"
         if bad:
             self.note(f"step {step}: {bad} step(s) skipped, {reason} ({skipped} in all)")
-
-    def _watch_input(self, step: int, share: float) -> None:
-        """Warns, once a run, that training waits for its input this share of the time."""
-        self._waiting_periods = self._waiting_periods + 1 if share > _INPUT_SHARE else 0
-        if self._waiting_periods >= 2 and not self._warned:
-            self._warned = True
-            self.note(
-                f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. "
-                "Put the records on a local disk, or leave more processor cores to this program."
-            )
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes an entry; see `MetricsLog.write`."""

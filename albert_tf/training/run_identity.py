@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import plain_path
-from albert_tf.io.json_values import joined, short_repr
+from albert_tf.io.json_values import joined
 from albert_tf.io.removal import owner_id
 from albert_tf.training.specs import RunConfig, TrainSpec
 from albert_tf.training.task import Task
@@ -57,17 +57,7 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     if recorded is None:
         folder.check_no_remains()
         return False
-    if (old := recorded["task"].get("name")) != (new := record["task"]["name"]):
-        raise AlbertError(
-            f"{folder} holds a run of another task ({short_repr(old)}, not {short_repr(new)}); "
-            "give another `output_dir`."
-        )
-    differences = []
-    for part in IDENTITY:
-        differences += _differences(recorded[part], record[part])
-    if recorded["train"].get("data") != record["train"]["data"]:
-        known = list(_differences(recorded.get("data"), record["data"]))[:2]
-        differences += [f"training data: {text}" for text in known]
+    differences = [text for x in IDENTITY for text in _differences(recorded[x], record[x])]
     if differences:
         count = len(differences) - _SHOWN
         more = f"; and {count} more" if count > 0 else ""

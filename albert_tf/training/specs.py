@@ -246,9 +246,7 @@ class RunConfig(Settings):
         end = self.num_warmup_steps
         if not end or end < max_steps:
             return None
-        share = (max_steps - 1) / end
         return (
             f"Warning: the warm-up ends at step {end:,}, but training ends at step {max_steps:,}: "
-            f"the learning rate reaches {share:.0%} of its peak {self.learning_rate:g}. Shorten "
-            "the warm-up, or train for more steps."
+            "shorten the warm-up, or train for more steps."
         )

@@ -21,7 +21,6 @@ from albert_tf.io import files
 from albert_tf.io.json_values import joined
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
-from albert_tf.weights.keras_hub import PRESET_WEIGHTS, KerasHubSource
 from albert_tf.weights.source import Source
 from albert_tf.weights.tfhub import SavedModelSource
 
@@ -63,7 +62,7 @@ def open_source(path: str) -> Source:
         return SavedModelSource(path)
     # Beside our own configuration, config.json may belong to something else.
     if holds(CONFIG) and not holds(CONFIG_FILE):
-        return (KerasHubSource if holds(PRESET_WEIGHTS) else _HuggingFaceSource)(path)
+        return _HuggingFaceSource(path)
     return CheckpointSource(path)
 
 

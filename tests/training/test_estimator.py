@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import random
-import re
 import signal
 import time
 
@@ -27,10 +26,8 @@ from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (
     STEPS,
-    InterruptedRunError,
     assert_same,
     fail,
-    interrupted,
     interrupted_at,
     logged,
     saved_steps,
@@ -140,14 +137,13 @@ def test_the_graphs_of_a_run_are_freed(tmp_path, make, strategy):
     assert live_graphs() == kept
 
 
-def test_waiting_for_input_is_measured_and_warned_of_once(tmp_path, make, capsys):
+def test_waiting_for_input_is_measured(tmp_path, make):
     estimator, spec, _ = make(tmp_path, steps=7, **HEADS_ALONE)
     estimator.train(with_action(spec, lambda _: time.sleep(0.2)))
     shares = [x["input_wait_share"] for x in logged(tmp_path) if "input_wait_share" in x]
     assert len(shares) == 3
     # Batches of the first period were read while the graph was built.
     assert all(0.0 <= share <= 1.0 for share in shares) and min(shares[1:]) > 0.1
-    assert capsys.readouterr().err.count("Warning: before step") == 1
 
 
 def test_auto_precision_keeps_that_of_an_existing_run(
@@ -239,24 +235,3 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
         AlbertError, match=r"`eval_batch_size`=9 is not divisible by \d \(replicas\)"
     ):
         estimator.outputs(EvalSpec(source.eval_input_fn))
-
-
-@pytest.mark.parametrize(
-    ("precision", "fast", "warning"),
-    [
-        ("mixed_bfloat16", ["mixed_float16"], "No bfloat16 units .* as in mixed_float16,"),
-        ("mixed_float16", ["mixed_bfloat16", "mixed_float16"], None),
-        ("auto", [], None),
-    ],
-)
-def test_a_precision_without_units_for_it_is_warned_of(
-    tmp_path, monkeypatch, capfd, make, precision, fast, warning
-):
-    precisions = (*fast, "float32")
-    monkeypatch.setattr(albert_tf.training.estimator, "fast_precisions", lambda _: precisions)
-    estimator, spec, _ = make(tmp_path, precision=precision)
-    with pytest.raises(InterruptedRunError):
-        estimator.train(interrupted(spec))
-    printed = capfd.readouterr().out
-    assert ("units found here" in printed) == bool(warning)
-    assert not warning or re.search(warning, printed)

@@ -103,12 +103,6 @@ def test_more_than_four_differences_are_counted(refusal):
     assert text.count(" there, ") == 4 and "; and 2 more)" in text
 
 
-def test_other_records_are_named_and_counted(refusal, record_paths):
-    text = refusal(paths=record_paths[:2])
-    assert "training data: `examples`=101 there, 47 here" in text
-    assert "`shards`=['shard-0.tfrecord', 'shard-1.tfrecord', 'shard-2.tfrecord'] there, " in text
-
-
 def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):
     digest = "0123456789abcdef" * 4
     text = refusal(fingerprint=digest)
@@ -120,13 +114,6 @@ def test_values_that_look_the_same_once_shortened_are_not_shown(of, folder):
     claim(folder, of(init_checkpoint=f"{begin}/a"))
     with pytest.raises(AlbertError, match=r"another run \(another `init_checkpoint`\); give"):
         is_in(folder, of(init_checkpoint=f"{begin}/b"))
-
-
-def test_a_run_of_another_task_is_reported_by_the_tasks_alone(of, folder, monkeypatch):
-    claim(folder, of())
-    monkeypatch.setattr(PretrainingTask, "name", "squad")
-    with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):
-        is_in(folder, of(train_batch_size=16))
 
 
 def test_a_run_can_be_resumed_with_another_tensorflow(of, folder, tmp_path):

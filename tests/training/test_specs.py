@@ -39,16 +39,12 @@ def test_impossible_numbers_of_steps_are_refused(steps):
 
 
 @pytest.mark.parametrize(
-    ("warmup", "steps", "reached"), [(10, 11, None), (10, 10, 0.9), (10, 4, 0.3), (0, 1, None)]
+    ("warmup", "steps", "warned"), [(10, 11, False), (10, 10, True), (10, 4, True), (0, 1, False)]
 )
-def test_a_warmup_that_outlasts_training_is_warned_of(warmup, steps, reached):
-    config = RunConfig("x", learning_rate=1.0, num_warmup_steps=warmup)
-    note = config.warmup_note(steps)
-    if reached is None:
-        assert note is None
-    else:
-        assert f"ends at step {warmup}, but training ends at step {steps}:" in note
-        assert f"the learning rate reaches {reached:.0%} of its peak 1." in note
+def test_a_warmup_that_outlasts_training_is_warned_of(warmup, steps, warned):
+    note = RunConfig("x", learning_rate=1.0, num_warmup_steps=warmup).warmup_note(steps)
+    sentence = f"ends at step {warmup}, but training ends at step {steps}:"
+    assert sentence in note if warned else note is None
 
 
 @pytest.mark.parametrize("values", [{"shallow_layers": 2}, {"num_shallow_steps": 5}], ids=str)
