@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +26,14 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import Export, ReusableSavedModel
 from albert_tf.export.self_check import Probe
-from albert_tf.export.text_form import SENTENCES, TextForm, merge_words, pack, strings, text_export
+from albert_tf.export.text_form import (
+    SENTENCES,
+    merge_words,
+    pack,
+    strings,
+    text_example,
+    text_probes,
+)
 from albert_tf.io.files import json_bytes
 from albert_tf.modeling.encoder import INPUTS, AlbertEncoder
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
@@ -34,6 +41,9 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
+
+if TYPE_CHECKING:
+    from albert_tf.training.task import Tensors
 
 ENCODER_TITLE = "ALBERT encoder"
 _EXAMPLE = """import tensorflow_hub as hub
@@ -170,63 +180,6 @@ def _encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
     return probes
 
 
-class _PreprocessorForm(TextForm):
-    """See `preprocessor_export`."""
-
-    title = "ALBERT preprocessor"
-    call = 'preprocessor(["A text."], seq_length=64)'
-    samples: ClassVar = {"sentences": SENTENCES}
-
-    def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
-        super().__init__(tokenizer)
-        self.seq_length = seq_length
-
-    @tf.function(autograph=False, input_signature=[strings("sentences")])
-    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of texts, as WordPiece's by words."""
-        return self.graph(sentences)
-
-    @tf.function(autograph=False)
-    def pack(self, inputs: list[tf.RaggedTensor], seq_length: Any = None) -> dict[str, tf.Tensor]:
-        """Packs one or two segments."""
-        length = self.seq_length if seq_length is None else seq_length
-        return pack([merge_words(ids) for ids in inputs], length, self.tokenizer)
-
-    def outputs(self, sentences: tf.Tensor, seq_length: Any = None) -> dict[str, tf.Tensor]:
-        """See `preprocessor_export`."""
-        return self.pack([self.tokenize(sentences)], seq_length)
-
-    def expected(self, model: None, sentences: Sequence[str]) -> dict[str, np.ndarray]:
-        """See TextForm."""
-        encoded = self.tokenizer.encode_batch(sentences)
-        sequences = [join_segments(self.tokenizer, x[: self.seq_length - 2]) for x in encoded]
-        return pad_sequences(self.tokenizer, sequences, length=self.seq_length)
-
-    def parts(self) -> dict[str, ReusableSavedModel]:
-        """See `preprocessor_export`."""
-        sizes = {
-            "vocab_size": self.tokenizer.vocab_size,
-            "start_of_sequence_id": self.tokenizer.cls_id,
-            "end_of_segment_id": self.tokenizer.sep_id,
-            "padding_id": self.tokenizer.pad_id,
-            "mask_id": self.tokenizer.mask_id,
-        }
-
-        @tf.function(autograph=False, input_signature=[])
-        def get_special_tokens_dict() -> dict[str, tf.Tensor]:
-            return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
-
-        tokenize = ReusableSavedModel(self.tokenize)
-        tokenize.graph = self.graph  # It may be used without the root.
-        tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
-        for rank in (1, 2):
-            tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
-            for segments in ([tokens], [tokens, tokens]):
-                self.pack.get_concrete_function(segments)
-                self.pack.get_concrete_function(segments, seq_length=_LENGTH)
-        return {"tokenize": tokenize, "bert_pack_inputs": ReusableSavedModel(self.pack)}
-
-
 def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     """Returns the export of a preprocessor.
 
@@ -239,6 +192,53 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     """
     if seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
-    export = text_export(_PreprocessorForm(tokenizer, seq_length))
-    export.root.__call__.get_concrete_function(strings("sentences"), seq_length=_LENGTH)
-    return export
+    graph, sentences_spec = tokenizer.graph(), strings("sentences")
+
+    @tf.function(autograph=False, input_signature=[sentences_spec])
+    def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
+        return graph(sentences)
+
+    @tf.function(autograph=False)
+    def pack_inputs(inputs: list[tf.RaggedTensor], seq_length: Any = seq_length) -> Tensors:
+        return pack([merge_words(ids) for ids in inputs], seq_length, tokenizer)
+
+    @tf.function(autograph=False)
+    def call(sentences: tf.Tensor, seq_length: Any = seq_length) -> Tensors:
+        return pack_inputs([tokenize(sentences)], seq_length)
+
+    @tf.function(autograph=False, input_signature=[])
+    def get_special_tokens_dict() -> Tensors:
+        ids = {
+            "vocab_size": tokenizer.vocab_size,
+            "start_of_sequence_id": tokenizer.cls_id,
+            "end_of_segment_id": tokenizer.sep_id,
+            "padding_id": tokenizer.pad_id,
+            "mask_id": tokenizer.mask_id,
+        }
+        return {name: tf.constant(value, tf.int32) for name, value in ids.items()}
+
+    for rank in (1, 2):
+        tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
+        for segments in ([tokens], [tokens, tokens]):
+            pack_inputs.get_concrete_function(segments)
+            pack_inputs.get_concrete_function(segments, seq_length=_LENGTH)
+    call.get_concrete_function(sentences_spec, seq_length=_LENGTH)
+    root = ReusableSavedModel(call)
+    root.tokenizer = graph
+    root.bert_pack_inputs = ReusableSavedModel(pack_inputs)
+    root.tokenize = ReusableSavedModel(tokenize)
+    root.tokenize.graph = graph  # It may be used without the root.
+    root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
+
+    def expected(sentences: Sequence[str]) -> dict[str, np.ndarray]:
+        encoded = tokenizer.encode_batch(sentences)
+        sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
+        return pad_sequences(tokenizer, sequences, length=seq_length)
+
+    return Export(
+        "ALBERT preprocessor",
+        text_example('preprocessor(["A text."], seq_length=64)'),
+        root,
+        {"serving_default": call.get_concrete_function(sentences_spec)},
+        text_probes({"sentences": SENTENCES}, expected),
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -51,8 +51,7 @@ class TextForm(abc.ABC):
     A kind declares this; `text_export` makes the SavedModel, its signatures and its check.
 
     Args:
-      tokenizer: of the texts.
-      task: the task of the model, if there is one.
+      task: the task of the model.
       model: what the SavedModel computes with, in any precision.
 
     Attributes:
@@ -61,7 +60,7 @@ class TextForm(abc.ABC):
       samples: by the name of each input, texts for the check, as many of each: strings for an
         input [B], or lists of strings for an input [B, n].
       takes_ids: whether there are formats of the model without texts: `task.predict` of its ids.
-      labels: of these formats, what the entries of an output stand for.
+      labels: what the entries of an output stand for; the SavedModel returns them by `labels()`.
     """
 
     title: ClassVar[str]
@@ -70,14 +69,9 @@ class TextForm(abc.ABC):
     takes_ids: ClassVar[bool] = False
     labels: Sequence[Any] = ()
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        task: FineTuningTask | None = None,
-        model: AlbertModel | None = None,
-    ) -> None:
-        self.tokenizer, self.task, self.model = tokenizer, task, model
-        self.graph = tokenizer.graph()
+    def __init__(self, task: FineTuningTask, model: AlbertModel) -> None:
+        self.tokenizer, self.task, self.model = task.tokenizer, task, model
+        self.graph = task.tokenizer.graph()
 
     # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False)
@@ -101,22 +95,18 @@ class TextForm(abc.ABC):
         The parameters have the names of the inputs; later ones may be optional.
         """
 
+    @abc.abstractmethod
     def example(self, *texts: Any) -> Any:
         """Returns an example of the task, given one text or list of texts of each input."""
-        raise NotImplementedError
 
     def found(self, data: ExampleSet, outputs: Arrays) -> Arrays:
         """Returns outputs of the SavedModel, given those of `task.predict` for examples."""
         return outputs
 
-    def expected(self, model: AlbertModel | None, *texts: Sequence[Any]) -> Arrays:
+    def expected(self, model: AlbertModel, *texts: Sequence[Any]) -> Arrays:
         """Returns outputs to compare with, from the float32 model and the Python tokenizer."""
         data = self.task.encode([self.example(*row) for row in zip(*texts)], labelled=False)
         return self.found(data, data.outputs(functools.partial(self.task.predict, model)))
-
-    def parts(self) -> dict[str, ReusableSavedModel]:
-        """Returns further attributes of the object that is saved, by name."""
-        return {}
 
 
 def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -185,26 +175,42 @@ def strings(name: str, rank: int = 1) -> tf.TensorSpec:
     return tf.TensorSpec([None] * rank, tf.string, name)
 
 
-def text_export(
-    form: TextForm, model: AlbertModel | None = None, precision: str = FLOAT32
-) -> Export:
+def text_example(call: str) -> str:
+    """Returns the card's example, given Python code that calls the SavedModel."""
+    return _EXAMPLE.format(name=call.partition("(")[0], call=call)
+
+
+def text_probes(
+    samples: Mapping[str, Sequence[Any]], expected: Callable[..., Arrays]
+) -> list[Probe]:
+    """Returns probes with one text and with all, as they are and long.
+
+    `samples` are texts by input, see TextForm; `expected` computes the outputs for texts of each.
+    """
+    probes = []
+    for end, change in ((1, str), (1, _lengthened), (None, str), (None, _lengthened)):
+        texts = [tf.nest.map_structure(change, rows[:end]) for rows in samples.values()]
+        inputs = {name: np.char.encode(rows, "utf-8") for name, rows in zip(samples, texts)}
+        probes.append(Probe(inputs, expected(*texts)))
+    return probes
+
+
+def text_export(form: TextForm, model: AlbertModel, precision: str = FLOAT32) -> Export:
     """Returns the SavedModel of a form, to be compared with a float32 model."""
     call = tf.function(form.outputs, autograph=False)
-    specs = {name: strings(name, np.ndim(texts)) for name, texts in form.samples.items()}
-    weights = form.model.named_weights().values() if form.model else ()
-    root = ReusableSavedModel(call, list(weights), trainable=False)
+    root = ReusableSavedModel(call, list(form.model.named_weights().values()), trainable=False)
     root.tokenizer = form.graph
+    if form.labels:
+        labels = np.array(form.labels)
+        root.labels = tf.function(lambda: tf.constant(labels), input_signature=[], autograph=False)
+    expected = functools.partial(form.expected, model)
     signatures, probes = {}, []
     for key, names in form.signatures().items():
-        signatures[key] = call.get_concrete_function(*(specs[name] for name in names))
-        # One text and all, as they are and long.
-        for end, change in ((1, str), (1, _lengthened), (None, str), (None, _lengthened)):
-            texts = [tf.nest.map_structure(change, form.samples[name][:end]) for name in names]
-            inputs = {name: np.char.encode(rows, "utf-8") for name, rows in zip(names, texts)}
-            probes.append(Probe(inputs, form.expected(model, *texts)))
-    for name, part in form.parts().items():
-        setattr(root, name, part)
-    example = _EXAMPLE.format(name=form.call.partition("(")[0], call=form.call)
+        samples = {name: form.samples[name] for name in names}
+        specs = [strings(name, np.ndim(texts)) for name, texts in samples.items()]
+        signatures[key] = call.get_concrete_function(*specs)
+        probes += text_probes(samples, expected)
+    example = text_example(form.call)
     return Export(form.title, example, root, signatures, probes, precision=precision)
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.tables import TextExample
 from albert_tf.training.task import Arrays, Tensors
@@ -61,7 +60,7 @@ class ClassifierForm(TextForm):
         outputs = self.found(None, self.predict(inputs))
         if self.labels and not self.task.spec.multi_label:
             best = tf.argmax(outputs["probabilities"], axis=-1)
-            outputs["label"] = tf.gather(self._label_values(), best)
+            outputs["label"] = tf.gather(np.array(self.labels), best)
         return outputs
 
     def example(self, text: str, second: str | None = None) -> TextExample:
@@ -73,11 +72,3 @@ class ClassifierForm(TextForm):
         if self.task.spec.multi_label:
             return {**outputs, "chosen": self.task.chosen(outputs["probabilities"])}
         return outputs
-
-    def parts(self) -> dict[str, ReusableSavedModel]:
-        """See TextForm."""
-        labels = tf.function(self._label_values, input_signature=[], autograph=False)
-        return {"labels": ReusableSavedModel(labels)}
-
-    def _label_values(self) -> tf.Tensor:
-        return tf.constant(np.array(self.labels) if self.labels else np.array([], str))

@@ -141,7 +141,7 @@ class TextClassificationTask(ChoiceTask):
         """See ClassifierForm."""
         from albert_tf.tasks.classification.export import ClassifierForm
 
-        return ClassifierForm(self.tokenizer, self, model)
+        return ClassifierForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""

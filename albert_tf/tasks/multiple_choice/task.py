@@ -112,7 +112,7 @@ class MultipleChoiceTask(ChoiceTask):
         """See ChoiceForm."""
         from albert_tf.tasks.multiple_choice.export import ChoiceForm
 
-        return ChoiceForm(self.tokenizer, self, model)
+        return ChoiceForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertMultipleChoice:
         """Builds the encoder and the head that scores options."""

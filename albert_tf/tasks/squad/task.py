@@ -150,7 +150,7 @@ class SquadTask(FineTuningTask):
         """See AnswerForm."""
         from albert_tf.tasks.squad.export import AnswerForm
 
-        return AnswerForm(self.tokenizer, self, model)
+        return AnswerForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Builds the encoder and the head, which for 2.0 is the one with a beam."""

@@ -161,7 +161,7 @@ class TaggingTask(FineTuningTask):
         """See TagForm."""
         from albert_tf.tasks.tagging.export import TagForm
 
-        return TagForm(self.tokenizer, self, model)
+        return TagForm(self, model)
 
 
 def place_words(pieces: tf.RaggedTensor, spec: TaggingSpec) -> tuple[Windows, tf.Tensor]:
