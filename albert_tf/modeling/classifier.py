@@ -56,8 +56,7 @@ class ClassificationHead(WeightedLayer):
 class AlbertClassifier(AlbertModel):
     """Sequence classification or regression (official `run_classifier`).
 
-    Called with the encoder's dict. Returns a dict: `logits` float32 [B, num_labels] and
-    `pooled_output` float32 [B, H].
+    Called with the encoder's dict. Returns a dict: `logits` float32 [B, num_labels].
 
     Args:
       config: the architecture.
@@ -84,11 +83,8 @@ class AlbertClassifier(AlbertModel):
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Classifies a batch; see the class."""
         outputs = self.encoder(inputs, training=training, select=first_position)
-        pooled = outputs["pooled_output"]
-        return {
-            "logits": self.head(dropout(pooled, self.dropout_rate, training)),
-            "pooled_output": pooled,
-        }
+        x = dropout(outputs["pooled_output"], self.dropout_rate, training)
+        return {"logits": self.head(x)}
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -97,7 +93,7 @@ class AlbertMultipleChoice(AlbertClassifier):
 
     Called with the encoder's dict, but with int32 [B, C, S] tensors: C options, each in its own
     sequence. C may vary from batch to batch; the weights do not depend on it. Returns a dict:
-    `logits` float32 [B, C] and `pooled_output` float32 [B, C, H].
+    `logits` float32 [B, C].
 
     Args:
       config: the architecture.
@@ -121,13 +117,8 @@ class AlbertMultipleChoice(AlbertClassifier):
         choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
         present = [name for name in INPUTS if inputs.get(name) is not None]
         rows = {name: tf.reshape(inputs[name], [-1, length]) for name in present}
-        outputs = super().call(rows, training=training)
-        return {
-            "logits": tf.reshape(outputs["logits"], [-1, choices]),
-            "pooled_output": tf.reshape(
-                outputs["pooled_output"], [-1, choices, self.config.hidden_size]
-            ),
-        }
+        logits = super().call(rows, training=training)["logits"]
+        return {"logits": tf.reshape(logits, [-1, choices])}
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
