@@ -33,17 +33,17 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
 
     Assigns the position embeddings, the projection of the embeddings (if there is one), and query
     and key of every attention block. The result depends on the random weights alone. Raises
-    AlbertError unless the encoder `has_room`.
+    AlbertError if heads or embeddings are too small for a sinusoid.
     """
     config, weights = encoder.config, encoder.named_weights()
-    if not has_room(config):
+    rates = _rates(config)
+    if not len(rates):
         raise AlbertError(
             f"`neighbor_attention` needs heads of size 2 or more (hidden_size / "
             f"num_attention_heads, here {config.hidden_size} / {config.num_attention_heads}) and "
             f"embedding_size 4 or more (here {config.embedding_size}); give another model, or "
             "leave it out."
         )
-    rates = _rates(config)
     used = 2 * len(rates)  # A sine and a cosine each.
     angles = np.arange(config.max_position_embeddings)[:, None] * rates
     waves = np.zeros([len(angles), config.embedding_size])
@@ -70,11 +70,6 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
                 columns = slice(head * head_size, head * head_size + used)
                 value[:, columns] += gain * unproject[:, :used] @ rotation
             kernel.assign(value)
-
-
-def has_room(config: AlbertConfig) -> bool:
-    """Returns whether heads and embeddings are large enough for a sinusoid."""
-    return len(_rates(config)) > 0
 
 
 def _rates(config: AlbertConfig) -> np.ndarray:

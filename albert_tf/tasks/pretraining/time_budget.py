@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
-from albert_tf.modeling.neighbor_attention import has_room
 from albert_tf.settings import INT32_MAX
 from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import sequence_length
@@ -69,8 +68,7 @@ def planned(config: PretrainingConfig) -> PretrainingConfig:
         return recorded
     devices = len(mirrored_devices()) if config.strategy == "mirrored" else 1
     batch = smallest_batch(sequence_length(source), devices * config.gradient_accumulation_steps)
-    neighbors = has_room(model)
-    config = dataclasses.replace(config, train_batch_size=batch, neighbor_attention=neighbors)
+    config = dataclasses.replace(config, train_batch_size=batch, neighbor_attention=True)
     log.info("Measuring the speed.")  # In a run that writes no file.
     alone = dataclasses.replace(config, early_stopping_evals=0)
     estimator = Estimator(PretrainingTask(model, source), alone)
