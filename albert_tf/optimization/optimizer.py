@@ -122,9 +122,8 @@ def learning_rate_at(
     learning_rate: float,
     num_train_steps: int,
     num_warmup_steps: int = 0,
-    poly_power: float = 1.0,
 ) -> tf.Tensor:
-    """Returns the float32 rate of update number `step`, from 0: linear warm-up, polynomial decay.
+    """Returns the float32 rate of update number `step`, from 0: linear warm-up, linear decay.
 
     As in the release (google-research/albert optimization.create_optimizer), the decay starts at
     step 0, so the rate drops slightly at the end of the warm-up.
@@ -134,11 +133,10 @@ def learning_rate_at(
       learning_rate: the rate that the warm-up approaches.
       num_train_steps: the step at which the rate reaches 0.
       num_warmup_steps: length of the warm-up; 0 for none.
-      poly_power: exponent of the decay.
     """
     step = tf.cast(step, tf.float32)
     total = float(num_train_steps)
-    rate = learning_rate * (1.0 - tf.minimum(step, total) / total) ** poly_power
+    rate = learning_rate * (1.0 - tf.minimum(step, total) / total)
     if num_warmup_steps > 0:
         warmup_rate = learning_rate * step / float(num_warmup_steps)
         rate = tf.where(step < num_warmup_steps, warmup_rate, rate)

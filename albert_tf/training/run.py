@@ -95,7 +95,6 @@ class TrainingRun:
                     learning_rate=config.learning_rate,
                     num_train_steps=train_spec.max_steps,
                     num_warmup_steps=config.num_warmup_steps,
-                    poly_power=config.poly_power,
                 ),
                 trained,
                 weight_decay_rate=config.weight_decay_rate,

@@ -127,7 +127,6 @@ class RunConfig(Settings):
     )
     learning_rate: float = _training(0.00176, "Peak learning rate.", minimum=ABOVE_0)
     num_warmup_steps: int = _training(3125, "Steps of linear warm-up.")
-    poly_power: float = _training(1.0, "Exponent of the polynomial decay.", flag=None)
     shallow_layers: int | None = _training(
         None,
         "Number of layers in the first num_shallow_steps steps. Steps with fewer layers take less "
@@ -215,7 +214,6 @@ class RunConfig(Settings):
         "optimizer",
         "learning_rate",
         "num_warmup_steps",
-        "poly_power",
         "shallow_layers",
         "num_shallow_steps",
         "weight_decay_rate",

@@ -26,7 +26,7 @@ def test_the_output_directory_may_be_a_path_object(tmp_path):
 
 
 def test_the_smallest_and_largest_values_are_accepted():
-    smallest = {"weight_decay_rate": 0.0, "poly_power": 0.0, "num_warmup_steps": 0, "seed": 0}
+    smallest = {"weight_decay_rate": 0.0, "num_warmup_steps": 0, "seed": 0}
     RunConfig("runs/mine", learning_rate=1e-30, clip_norm=1e-30, **smallest)
     RunConfig("runs/mine", seed=INT32_MAX)
     TrainSpec(input, max_steps=INT32_MAX)
