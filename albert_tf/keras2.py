@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
@@ -33,24 +32,8 @@ def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def _keras_2() -> ModuleType:
-    """Returns Keras 2 for the installed TensorFlow; AlbertError if there is none, or another."""
-    release = ".".join(tf.__version__.split(".")[:2])
-    name = "keras" if release == "2.15" else "tf_keras"
-    try:
-        module = tf.keras if name == "keras" else importlib.import_module(name)
-        found = sys.modules[_package(module.Model)].__version__
-    except ImportError as error:
-        found = f"none ({error})"
-    if not found.startswith(f"{release}."):
-        raise AlbertError(
-            f"albert_tf needs Keras 2, for TensorFlow {tf.__version__} the package {name} "
-            f'{release}, and finds {found}. Install it: pip install "{name}=={release}.*"'
-        )
-    return module
-
-
-keras = _keras_2()
+#: The versions of tf_keras are those of TensorFlow, and pip keeps them together.
+keras = tf.keras if tf.__version__.startswith("2.15.") else importlib.import_module("tf_keras")
 
 
 def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:

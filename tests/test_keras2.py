@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from albert_tf import AlbertEncoder, keras2
+from albert_tf import AlbertEncoder
 from albert_tf.errors import AlbertError
 from tests.support.builders import tiny_config
 
@@ -121,11 +121,3 @@ def test_a_keras_3_layer_cannot_hold_an_encoder(keras_3, encoder):
     with pytest.raises(ValueError, match=r"Only instances of `keras\.Layer` can be added"):
         keras_3.Sequential([encoder])
     assert encoder(batch)["pooled_output"].shape == (4, 16)
-
-
-def test_the_error_for_a_missing_keras_2_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(tf, "__version__", "2.21.0")
-    monkeypatch.setitem(sys.modules, "tf_keras", None)
-    message = r'package tf_keras 2\.21, and finds none .*: pip install "tf_keras==2\.21\.\*"$'
-    with pytest.raises(AlbertError, match=message):
-        keras2._keras_2()

@@ -54,8 +54,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue
-        is_array = tf.is_tensor(value) or isinstance(value, np.ndarray)
-        if not is_array or isinstance(value, tf.RaggedTensor):
+        if not isinstance(value, (tf.Tensor, np.ndarray)):
             raise AlbertError(
                 f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
                 "one length and use tf.constant."

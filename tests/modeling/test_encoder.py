@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AlbertEncoder: outputs, masks, padding, optional inputs, errors, and Keras' copies of any model."""
+"""AlbertEncoder: outputs, masks, padding, optional inputs, errors, and what Keras rebuilds."""
 
 from __future__ import annotations
 
