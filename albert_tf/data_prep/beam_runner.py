@@ -18,7 +18,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
@@ -30,7 +29,6 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
-_BUCKETS = Metrics.counter("create_pretraining_data", "buckets")
 
 
 class BeamRunner(contextlib.AbstractContextManager):
@@ -46,8 +44,8 @@ class BeamRunner(contextlib.AbstractContextManager):
         logging.getLogger("apache_beam").setLevel(logging.WARNING)
         # Dataflow's messages about its job.
         logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
-        # Workers in this process log a traceback of each error; an AlbertError's message is enough.
-        logging.getLogger("apache_beam.runners.common").addFilter(_is_unexpected)
+        # Workers in this process log a traceback of each error, which is raised anyway.
+        logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
 
     def __exit__(self, *exception: object) -> None:
         pass
@@ -69,7 +67,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         self._run("tokenize", f"{len(texts)} files", build)
 
     def write_shards(self, tasks: Sequence[ShardTask]) -> None:
-        """Writes shards; the pipeline's counter `buckets` shows the progress."""
+        """Writes shards in the workers."""
 
         def build(pipeline: beam.Pipeline) -> None:
             _ = (
@@ -111,27 +109,21 @@ def _parse(beam_options: Sequence[str]) -> PipelineOptions:
         with contextlib.redirect_stderr(usage):
             options = PipelineOptions(beam_options)
             options.get_all_options()
-        beam.Pipeline(options=options)
-    except SystemExit as stop:
-        reason = usage.getvalue().strip().rpartition("error: ")[2]
-        raise AlbertError(f"`beam_options`: {reason}.") from stop
-    except (ImportError, ValueError) as error:
-        raise AlbertError(f"`beam_options`: {str(error).rstrip('.')}.") from error
+            beam.Pipeline(options=options)
+    except (SystemExit, ImportError, ValueError) as error:
+        reason = (usage.getvalue() or str(error)).rpartition("error: ")[2].strip(".\n")
+        raise AlbertError(f"`beam_options`: {reason}.") from error
     return options
-
-
-def _is_unexpected(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], AlbertError))
 
 
 def _as_albert_error(error: Exception, verb: str) -> AlbertError:
     """Returns the AlbertError that a worker raised, which some runners wrap in a traceback."""
     text = re.sub(r" \[while running '[^']*'\]", "", str(error)).strip()
-    messages = [text] if isinstance(error, AlbertError) else _ALBERT_ERROR.findall(text)
-    if messages:
+    if isinstance(error, AlbertError):
+        return AlbertError(text)
+    if messages := _ALBERT_ERROR.findall(text):
         return AlbertError(messages[-1])
-    lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
-    reason = lines[-1] if lines else type(error).__name__
+    reason = (text or type(error).__name__).splitlines()[-1]
     return StoppedError(
         f"Beam's pipeline to {verb} failed ({reason}); the same command continues it."
     )
@@ -161,4 +153,4 @@ def _write_bucket(bucket: tuple[int, Iterable[tuple[int, int, bytes]]], folder: 
 
 
 def _write_shard(task: ShardTask, context: Context) -> None:
-    write_pretraining_shard(context, task, _BUCKETS.inc)
+    write_pretraining_shard(context, task, lambda amount: None)

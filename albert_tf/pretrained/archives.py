@@ -10,10 +10,8 @@ import functools
 import os
 import tarfile
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
-from typing import Any
 
 from albert_tf.errors import AlbertError, first_line, root_cause
 from albert_tf.io import files, storage
@@ -22,15 +20,9 @@ from albert_tf.io.progress import Progress
 
 #: Begins addresses, also those to which a server leads.
 WEB = "https://"
-#: Attempts, half the seconds before the third, which double, and the most that a server may ask
-#: for.
-_ATTEMPTS, _PAUSE, _MAX_PAUSE = 5, 1.0, 120.0
-#: Seconds without an answer that end an attempt, or with fewer bytes per second than these.
-_TIMEOUT, _SLOWEST = 30.0, 1000.0
-_BLOCK = 1 << 12
-#: An archive may hold so many times its size, as weights hardly shrink when they are packed; a
-#: small one may hold so many bytes.
-_MAX_RATIO, _MAX_SMALL_BYTES = 20, 1 << 30
+#: Attempts, half the seconds before the third, which double, and the seconds without an answer that
+#: end one.
+_ATTEMPTS, _PAUSE, _TIMEOUT = 5, 1.0, 30.0
 
 
 def download(url: str, path: str, sha256: str = "") -> str:
@@ -61,7 +53,7 @@ def download(url: str, path: str, sha256: str = "") -> str:
         _check_sha256(url, digest, sha256 or digest)
         problem = f"{url} sends no intact archive, but {size:,} bytes of {kind}"
         with _explained(problem, f"open it in a browser, {elsewhere}"), _new_folder() as folder:
-            _extract(url, temporary, size, folder)
+            _extract(temporary, folder)
     log.warning(f"Downloaded {url}: {size:,} bytes, SHA-256 {digest}. It is kept as {path}.")
     return path
 
@@ -76,12 +68,13 @@ def _receive(url: str, temporary: str, name: str) -> str:
     import requests  # It takes a while.
     from urllib3.util import Retry
 
-    class Patient(Retry):
-        def parse_retry_after(self, retry_after: str) -> float:
-            return min(super().parse_retry_after(retry_after), _MAX_PAUSE)
-
-    busy = {"status_forcelist": (408, 429, 500, 502, 503, 504), "raise_on_status": False}
-    retries = Patient(_ATTEMPTS - 1, backoff_factor=_PAUSE, **busy)
+    retries = Retry(
+        _ATTEMPTS - 1,
+        backoff_factor=_PAUSE,
+        status_forcelist=(408, 429, 500, 502, 503, 504),
+        raise_on_status=False,
+        respect_retry_after_header=False,  # It may ask for hours.
+    )
     with requests.Session() as session:
         session.adapters.clear()
         session.mount(WEB, requests.adapters.HTTPAdapter(max_retries=retries))
@@ -89,26 +82,16 @@ def _receive(url: str, temporary: str, name: str) -> str:
         for attempt in range(1, _ATTEMPTS + 1):
             with session.get(url, stream=True, timeout=_TIMEOUT) as response:
                 response.raise_for_status()
+                progress = Progress(f"download {name}", response.raw.length_remaining)
                 try:
-                    _copy(response, temporary, name)
+                    with progress, open(temporary, "wb") as f:
+                        for block in response.iter_content(1 << 16):
+                            progress.update(f.write(block))
                     break
-                except (requests.RequestException, TimeoutError):
+                except requests.RequestException:
                     if attempt == _ATTEMPTS:
                         raise
     return response.headers.get("Content-Type", "an unknown type")
-
-
-def _copy(response: Any, temporary: str, name: str) -> None:
-    """Writes the body of an answer of requests."""
-    size, begin = 0, time.monotonic()
-    progress = Progress(f"download {name}", response.raw.length_remaining)
-    with progress, open(temporary, "wb") as f:
-        for block in response.iter_content(_BLOCK):
-            size += f.write(block)
-            progress.update(len(block))
-            if time.monotonic() - begin > _TIMEOUT + size / _SLOWEST:
-                raise TimeoutError(f"it sends fewer than {_SLOWEST:,.0f} bytes per second")
-        os.fsync(f.fileno())
 
 
 def unpack(path: str) -> str:
@@ -120,8 +103,8 @@ def unpack(path: str) -> str:
       The folder with the files. If the archive holds a single folder, that one.
 
     Raises:
-      AlbertError: the archive is missing, damaged or too large, or has a member that is neither a
-        file nor a folder inside the archive.
+      AlbertError: the archive is missing or damaged, or has a member that leads outside of it or
+        is a device.
     """
     files.check_file(path, "archive")
     status = storage.gfile().stat(path)
@@ -135,15 +118,15 @@ def _new_folder() -> tempfile.TemporaryDirectory:
 @functools.cache
 def _unpack(path: str, length: int, modified_nanoseconds: int) -> str:
     """Unpacks this version of an archive."""
-    del modified_nanoseconds
+    del length, modified_nanoseconds
     temporary = _new_folder()
     # Errors that name the files name the archive.
     folder = os.path.join(temporary.name, os.path.basename(path))
     try:
         with files.space_for(f"the files of {path}"):
             os.mkdir(folder)
-            with _explained(f"The archive {path} is damaged", "get it again"):
-                _extract(path, path, length, folder)
+            with _explained(f"The archive {path} is damaged or unsafe", "get another copy"):
+                _extract(path, folder)
     except BaseException:
         temporary.cleanup()
         raise
@@ -169,39 +152,17 @@ def _explained(what: str, advice: str) -> Iterator[None]:
         raise AlbertError(f"{what} ({reason}); {advice}.") from error
 
 
-def _extract(name: str, path: str, length: int, folder: str) -> None:
-    """Writes an archive's files to a folder. Errors call it, which has `length` bytes, `name`."""
-    limit, total = max(_MAX_SMALL_BYTES, _MAX_RATIO * length), 0
-
-    def add(size: int) -> None:
-        nonlocal total
-        total += size
-        if total > limit:
-            raise AlbertError(
-                f"The archive {name} holds more than {limit / (1 << 30):.3g} GiB; unpack it "
-                "yourself if you trust it."
-            )
-
-    def checked(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-        add(member.size)
-        return tarfile.data_filter(member, folder)
-
+def _extract(path: str, folder: str) -> None:
+    """Writes an archive's files to a folder, and nothing outside of it."""
     with storage.gfile().GFile(path, "rb") as f:
         is_zip = f.read(2) == b"PK"
         f.seek(0)
         if is_zip:
             # The library makes no links, and leaves ".." out of paths.
             with zipfile.ZipFile(f) as archive:
-                add(sum(member.file_size for member in archive.infolist()))
                 archive.extractall(folder)
         else:
-            try:
-                with tarfile.open(fileobj=f, mode="r|*") as archive:
-                    archive.extractall(folder, filter=checked)
-            except tarfile.FilterError as error:
-                raise AlbertError(
-                    f"The archive {name} holds {error.tarinfo.name!r}, which is neither a file nor "
-                    "a folder in it; do not use it."
-                ) from error
+            with tarfile.open(fileobj=f, mode="r|*") as archive:
+                archive.extractall(folder, filter="data")
     if not os.listdir(folder):
         raise tarfile.ReadError("it holds nothing")

@@ -61,21 +61,15 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"\x{10ffff}", "\0")
 
 
-def normalize(
-    texts: tf.Tensor, lower_case: bool, strip_accents: bool, dropped: str = ""
-) -> tf.Tensor:
-    """Applies `normalize` of albert_tf.tokenization.normalization to a tensor of UTF-8 strings.
-
-    `dropped` is a class of characters in RE2, which are dropped at the end.
-    """
+def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
+    """Applies `normalize` of albert_tf.tokenization.normalization to a tensor of UTF-8 strings."""
     texts = valid_utf8(texts)
     texts = tf.strings.regex_replace(texts, f"[{_character_class(str.isspace)}]+", " ")
     texts = tf.strings.regex_replace(texts, "^ | $", "")
     texts = tf_text.normalize_utf8(texts, "NFKD")
     if strip_accents:
         texts = drop_combining(texts)
-    texts = lower(texts) if lower_case else texts
-    return tf.strings.regex_replace(texts, dropped, "") if dropped else texts
+    return lower(texts) if lower_case else texts
 
 
 def _spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
@@ -163,17 +157,6 @@ def _original_spans(
     return start - first, end - first
 
 
-def _dropped_by_model(tokenizer: Tokenizer) -> str:
-    """Returns the class of control and format characters that the model's own rules drop.
-
-    Dropped before it sees the text, they do not shift the parts of a piece that is split.
-    """
-    controls = filter(wordpiece.is_dropped, map(chr, range(sys.maxunicode + 1)))
-    without = tokenizer.encode("aa")
-    points = [ord(c) for c in controls if tokenizer.encode(f"a{c}a") == without]
-    return "".join(["[", *(rf"\x{{{point:x}}}" for point in points), "]"]) if points else ""
-
-
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """SentencePiece with ALBERT's normalisation and its digit-comma rule.
 
@@ -183,10 +166,8 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        spec, self._dropped = tokenizer.spec, _dropped_by_model(tokenizer)
-        self._normalized = lambda texts, dropped="": normalize(
-            texts, spec.lower_case, spec.strip_accents, dropped
-        )
+        spec = tokenizer.spec
+        self._normalized = lambda texts: normalize(texts, spec.lower_case, spec.strip_accents)
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
         replaced = tokenizer.digit_comma_parts
@@ -205,10 +186,9 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
         """Returns ids, and the start and end of each in the characters of the text.
 
-        If accents are kept, a letter and its accent may be one piece even if a control character,
-        which the model drops, is between them.
+        A control character after "2013," or in it, which the model drops, shifts the parts by one.
         """
-        text = self._normalized(texts, self._dropped)
+        text = self._normalized(texts)
         ids, begins, ends = self._sentencepiece.tokenize_with_offsets(text)
         row = ids.value_rowids()
         begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
@@ -227,7 +207,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         ids = ids.with_values(parts).merge_dims(1, 2)
         row = tf.gather(row, piece)
         characters, sizes, is_space = _each_character(
-            texts, lambda x: self._normalized(x, self._dropped), _character_class(str.isspace)
+            texts, self._normalized, _character_class(str.isspace)
         )
         # Of the spaces between two words, the normalised text keeps one.
         is_kept = ~(_is_first(characters) | _after(is_space))
