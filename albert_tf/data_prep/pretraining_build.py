@@ -88,10 +88,6 @@ def build_pretraining_data(
         process, a failed worker, or a corpus without any instance.
     """
     build = _Build(input_files, tokenizer, folder, options)
-    # Records that are complete can be read while a process holds the folder, or without the right
-    # to write there.
-    if not build.has_remains() and (manifest := build.finished(overwrite)):
-        return manifest
     with lock_folder(folder), removal.own_temporaries(build.owner, *build.folders):
         return build.finished(overwrite) or build.run(runner, overwrite)
 
@@ -130,11 +126,6 @@ class _Build:
             "tokenizer": self._tokenizer.spec.to_dict(),
             "options": {**dataclasses.asdict(self._options), "input_files": inputs},
         }
-
-    def has_remains(self) -> bool:
-        """Returns whether a build is unfinished, or one of this plan has left temporary files."""
-        names = storage.listdir(self._folder)
-        return WORK_FOLDER in names or any(self.owner in name for name in names)
 
     def finished(self, overwrite: bool) -> Manifest | None:
         """Returns the folder's manifest if the planned records are complete.
@@ -198,26 +189,23 @@ class _Build:
 
     def check_files_in_the_way(self, overwrite: bool) -> None:
         """Raises AlbertError if an output file is an input, or not from a build of this plan."""
+
+        def has(name: str, content: bytes) -> bool:
+            path = os.path.join(self._folder, name)
+            return not files.exists(path) or files.read_bytes(path) == content
+
         spec = self._tokenizer.spec
-        model_path, spec_path, manifest_path = (
-            os.path.join(self._folder, name) for name in (spec.model_file, SPEC_FILE, FILE_NAME)
-        )
-        names = [name for name in storage.listdir(self._folder) if _SHARD.fullmatch(name)]
-        has_records, inputs = files.exists(manifest_path), list(self._input_files)
-        if has_records:
-            names += [shard.name for shard in Manifest.load(self._folder).shards]
-        has_tokenizer = (
-            not files.exists(model_path) or files.sha256(model_path) == spec.sha256
-        ) and (
-            not files.exists(spec_path) or files.read_json(spec_path, "tokenizer") == spec.to_dict()
-        )
-        if not has_tokenizer:
+        names = {name for name in storage.listdir(self._folder) if _SHARD.fullmatch(name)}
+        inputs = list(self._input_files)
+        if has_records := files.exists(os.path.join(self._folder, FILE_NAME)):
+            names |= {FILE_NAME, *(shard.name for shard in Manifest.load(self._folder).shards)}
+        same_spec = has(SPEC_FILE, files.json_bytes(spec.to_dict()))
+        if not (same_spec and has(spec.model_file, self._tokenizer.data)):
+            names |= {SPEC_FILE, spec.model_file}
             inputs.append(self._tokenizer.source)
-        replace = overwrite or has_records
-        for path in (manifest_path, *(os.path.join(self._folder, name) for name in names)):
-            files.check_output(path, inputs, replace)
-        for path in (model_path, spec_path):
-            files.check_output(path, inputs, replace or has_tokenizer)
+        for name in sorted(names):
+            path = os.path.join(self._folder, name)
+            files.check_output(path, inputs, overwrite or has_records)
 
     def _manifest(self, runner: Runner) -> Manifest:
         """Writes what is missing in the working folder; returns the manifest of all shards."""
@@ -235,19 +223,12 @@ class _Build:
         for _, shard_counts in results:
             counts.update(shard_counts)
         if not counts["instances"]:
-            reason = (
-                "A document needs at least two sentences; write one sentence per line and a blank "
-                "line after each document."
-            )
-            if counts["sentences_left_out"]:
-                reason = (
-                    f"No two sentences fit into `max_seq_length`={self._options.max_seq_length}; "
-                    "raise it, or leave `whole_sentences` out."
-                )
             _remove(self.work_folder)
             raise AlbertError(
                 f"The corpus gives no instance: {counts['documents']} documents, "
-                f"{counts['sentences']} sentences. {reason}"
+                f"{counts['sentences']} sentences. Write one sentence per line and a blank line "
+                "after each document. A document needs two sentences, and with `whole_sentences` "
+                "two that fit into `max_seq_length` together."
             )
         return Manifest(
             kind=COMPACT_PRETRAINING if self._options.compact else PRETRAINING,
@@ -311,18 +292,16 @@ class _Build:
 def _publish(folder: str) -> None:
     """Moves complete records from the working folder in place of former ones.
 
-    If it is killed, it can be called again. The manifest is moved away first and comes last.
+    If it is killed, it can be called again. The former manifest is deleted before any file of its
+    records is replaced, and the new one comes last.
     """
     work = os.path.join(folder, WORK_FOLDER)
     manifest = Manifest.load(os.path.join(work, RECORDS))
     tokenizer = [manifest.tokenizer_value("model_file", str), SPEC_FILE]
     names = [*(shard.name for shard in manifest.shards), *tokenizer]
-    former = os.path.join(work, "former.json")
     if files.exists(os.path.join(folder, FILE_NAME)):
-        removal.move(os.path.join(folder, FILE_NAME), former)
-    if files.exists(former):
-        others = {shard.name for shard in Manifest.load(former).shards}.difference(names)
-        removal.remove_files(folder, sorted(others))
+        former = {shard.name for shard in Manifest.load(folder).shards}
+        removal.remove_files(folder, [*sorted(former.difference(names)), FILE_NAME])
     for name in [*names, FILE_NAME]:
         path = files.join_named(os.path.join(work, RECORDS), name, work)
         if files.exists(path):
