@@ -72,15 +72,12 @@ def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[i
 @functools.lru_cache(maxsize=65536)
 def _entry_head(name: str, dtype: str, payload_bytes: int) -> bytes:
     """Returns the bytes of a map entry that precede its values."""
-    packed = b"\n" + _varint(payload_bytes)
-    size = len(packed) + payload_bytes
-    numbers = _LIST_TAGS.get(dtype, _BYTES_TAG) + _varint(size)
-    size += len(numbers)
-    value = b"\x12" + _varint(size)
-    size += len(value)
-    key = b"\n" + _varint(len(name.encode())) + name.encode()
-    size += len(key)
-    return b"\n" + _varint(size) + key + value + numbers + packed
+    head = b""
+    # From the inside: the packed values, their list, and the Feature.
+    for tag in (b"\n", _LIST_TAGS.get(dtype, _BYTES_TAG), b"\x12"):
+        head = tag + _varint(payload_bytes + len(head)) + head
+    head = b"\n" + _varint(len(name.encode())) + name.encode() + head
+    return b"\n" + _varint(payload_bytes + len(head)) + head
 
 
 def _varint(value: int) -> bytes:

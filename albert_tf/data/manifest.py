@@ -35,7 +35,7 @@ class Manifest:
       shards: the files, in the order in which the examples are numbered.
       tokenizer: fields of the TokenizerSpec that produced the ids.
       options: all options of the builder.
-      statistics: the builder's counts; of several folders, options and counts by folder.
+      statistics: the builder's counts.
     """
 
     kind: str
@@ -66,15 +66,14 @@ class Manifest:
         return path
 
     @classmethod
-    def load(cls, path: str) -> Manifest:
-        """Reads a manifest from its file, or from the folder that holds it.
+    def load(cls, folder: str) -> Manifest:
+        """Reads the manifest of a folder.
 
         Raises:
           AlbertError: the file is missing or not JSON, has missing, unknown or malformed fields, or
             names a shard outside its folder.
         """
-        if not path.endswith(".json"):
-            path = os.path.join(path, FILE_NAME)
+        path = os.path.join(folder, FILE_NAME)
         value = files.read_object(path, "manifest")
         where = f"The manifest {path}"
         manifest = from_json(cls, value, where)
@@ -140,7 +139,8 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     """Returns one manifest with exactly the shards `paths`, in this order.
 
     Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
-    the options that define labels and masks. `options` are then those of the first folder.
+    the options that define labels and masks. `options` and `statistics` are then those of the
+    first folder.
 
     Returns:
       None if no folder has a manifest (records of another program).
@@ -156,7 +156,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     missing = [folder for folder, exists in found.items() if not exists]
     if missing:
         raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
-    manifests = {folder: Manifest.load(os.path.join(folder, FILE_NAME)) for folder in folders}
+    manifests = {folder: Manifest.load(folder) for folder in folders}
     (first_folder, first), *others = manifests.items()
     for folder, manifest in others:
         for name, value in _common_values(manifest).items():
@@ -171,13 +171,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     if None in shards:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
-    statistics = first.statistics
-    if others:
-        statistics = {
-            f"folder {i}": {"options": manifest.options, "statistics": manifest.statistics}
-            for i, manifest in enumerate(manifests.values(), 1)
-        }
-    return dataclasses.replace(first, shards=shards, statistics=statistics)
+    return dataclasses.replace(first, shards=shards)
 
 
 def _common_values(manifest: Manifest) -> dict[str, Any]:

@@ -21,9 +21,9 @@ create_pretraining_data.py, with few exceptions: the default of
 from __future__ import annotations
 
 import functools
+import json
 import shlex
 from collections.abc import Callable
-from typing import Any
 
 from absl import flags
 
@@ -121,18 +121,8 @@ def _main() -> None:
         _runner(),
         FLAGS.overwrite,
     )
-    print(describe(manifest.statistics))
+    print(json.dumps(manifest.statistics, indent=2))
     print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {FLAGS.output_dir}")
-
-
-def describe(statistics: dict[str, Any]) -> str:
-    """Returns the statistics as a table of two columns."""
-    rows = []
-    for name, value in statistics.items():
-        parts = value.items() if isinstance(value, dict) else [("", value)]
-        rows += [(f"{name}: {key}" if key else name, part) for key, part in parts]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value:>12}" for name, value in rows)
 
 
 main = functools.partial(script.run, _main, define_flags)

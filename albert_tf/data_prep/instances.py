@@ -36,7 +36,7 @@ def create_instances(
       The instances, int32 [5, n]: start and end of segment A and of segment B in the bucket's
       tokens, and the label, 1 if the segments are unrelated (NSP). B is empty for the objective
       "none". For SOP, segments are in the order of the text; masking swaps them. And counts of
-      merged, dropped and truncated instances.
+      dropped and truncated instances.
     """
     counts: Counter[str] = Counter()
     cutter = _Cutter(bucket, options, rng, counts)
@@ -117,12 +117,11 @@ class _Cutter:
         while start < last:
             end = self._chunk_end(start, last, target)
             if pairs and end - start == 1:
+                # Joined with the next sentence, the last one with the previous.
                 if end < last:
                     end += 1
-                    self._counts["chunks_merged_with_next_sentence"] += 1
                 else:
                     start -= 1
-                    self._counts["chunks_merged_with_previous_sentence"] += 1
             chunks.append((start, end))
             start = end
         return chunks

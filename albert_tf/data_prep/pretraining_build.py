@@ -297,7 +297,7 @@ def _publish(folder: str) -> None:
     """
     work = os.path.join(folder, WORK_FOLDER)
     manifest = Manifest.load(os.path.join(work, RECORDS))
-    tokenizer = [manifest.tokenizer_value("model_file", str), SPEC_FILE]
+    tokenizer = [manifest.tokenizer["model_file"], SPEC_FILE]
     names = [*(shard.name for shard in manifest.shards), *tokenizer]
     if files.exists(os.path.join(folder, FILE_NAME)):
         former = {shard.name for shard in Manifest.load(folder).shards}

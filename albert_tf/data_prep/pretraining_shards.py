@@ -31,8 +31,6 @@ _BATCH_NUMBERS = 1 << 19
 _CUTTING = (
     "instances_truncated",
     "tokens_truncated",
-    "chunks_merged_with_next_sentence",
-    "chunks_merged_with_previous_sentence",
     "chunks_dropped_no_other_document",
     "documents_skipped_single_sentence",
     "sentences_left_out",

@@ -9,7 +9,6 @@ rejects those that are wrong in English prose.
 
 from __future__ import annotations
 
-import itertools
 import re
 
 _CLOSERS = "\"'”’»)]}"
@@ -186,18 +185,16 @@ class SentenceSplitter:
 
     def split(self, paragraphs: list[str]) -> list[list[str]]:
         """Returns the sentences of each paragraph; one without capitals counts as lower-cased."""
-        parts = [_split_cjk(paragraph) for paragraph in paragraphs]
-        lower_cased = [p.islower() for p, own_parts in zip(paragraphs, parts) for _ in own_parts]
-        encoded = [part.encode("utf-8") for part in itertools.chain.from_iterable(parts)]
-        starts = self._fragment_starts(encoded).to_list()
-        sentences = []
-        for data, cuts, lower in zip(encoded, starts, lower_cased):
+        parts = [
+            (number, part.encode("utf-8"))
+            for number, paragraph in enumerate(paragraphs)
+            for part in _split_cjk(paragraph)
+        ]
+        starts = self._fragment_starts([data for _, data in parts]).to_list()
+        sentences: list[list[str]] = [[] for _ in paragraphs]
+        for (number, data), cuts in zip(parts, starts):
             # The breaker may cut U+3000 after a full stop in the middle of its bytes.
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]
             fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
-            sentences.append(_merge_fragments(fragments, lower))
-        remaining = iter(sentences)
-        return [
-            [sentence for _ in range(len(own_parts)) for sentence in next(remaining)]
-            for own_parts in parts
-        ]
+            sentences[number] += _merge_fragments(fragments, paragraphs[number].islower())
+        return sentences

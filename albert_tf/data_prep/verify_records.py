@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 
@@ -33,8 +32,6 @@ from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-
-COLUMNS = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,9 +164,8 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> st
         pieces[position] = f"[{tokenizer.id_to_piece(original)}|{pieces[position]}]"
     lines = [f"{len(ids)} tokens, {note}"]
     for name, segment in (("A", pieces[:first]), ("B", pieces[first:])):
-        text = printable(f"{name}  {' '.join(segment)}")
-        options = {"subsequent_indent": "   ", "break_on_hyphens": False}
-        lines += [textwrap.fill(text, COLUMNS, **options)] if segment else []
+        if segment:
+            lines.append(printable(f"{name}  {' '.join(segment)}"))
     return "\n".join(lines)
 
 

@@ -105,8 +105,6 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
     instances, counts = cut(
         bucket, 1, rng, PretrainingOptions(max_seq_length=16, short_seq_prob=0.0)
     )
-    assert counts["chunks_merged_with_next_sentence"] == 2
-    assert counts["chunks_merged_with_previous_sentence"] == 1
     assert counts["documents_skipped_single_sentence"] == 1
     spans = sorted(
         (min(a, b), max(c, d))
