@@ -7,11 +7,11 @@ This file has only what flags need, as they are checked before TensorFlow is imp
 
 import math
 
-#: Names of optimizers, for `AlbertOptimizer`.
-OPTIMIZERS = ("lamb", "adamw")
 #: Learning rates of pretraining and their batch sizes: those of ALBERT (Lan et al., 2020) and of
 #: BERT (Devlin et al., 2019).
 _RATES = {"lamb": (0.00176, 4096), "adamw": (1e-4, 256)}
+#: Names of optimizers, for `AlbertOptimizer`.
+OPTIMIZERS = tuple(_RATES)
 
 
 def scaled_learning_rate(batch_size: int, optimizer: str = "lamb") -> float:
