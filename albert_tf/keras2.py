@@ -20,8 +20,6 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 
-__all__ = ["check_same_keras", "keras"]
-
 _ADVICE = (
     "Build everything around it with the same Keras (from albert_tf import keras), or set "
     "TF_USE_LEGACY_KERAS=1 before TensorFlow is imported, which makes tf.keras the same."
@@ -36,7 +34,7 @@ def _package(cls: type) -> str:
 keras = tf.keras if tf.__version__.startswith("2.15.") else importlib.import_module("tf_keras")
 
 
-def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:
+def check_same_keras(name: str, values: Iterable[Any]) -> None:
     """Checks that a model is not mixed with another Keras.
 
     Takes the name of its class, and the arguments of its call. Raises AlbertError if one of them is

@@ -97,12 +97,6 @@ def test_inputs_of_another_keras_are_refused(keras_3, encoder):
         encoder(inputs={"input_word_ids": inputs})
 
 
-def test_a_precision_policy_of_another_keras_is_refused(keras_3):
-    policy = keras_3.mixed_precision.Policy
-    with pytest.raises(AlbertError, match=f"cannot be given a .*Policy of .*{ADVICE}"):
-        AlbertEncoder(CONFIG, dtype=policy("mixed_bfloat16"))
-
-
 def test_a_keras_3_layer_cannot_hold_an_encoder(keras_3, encoder):
     batch = {"input_word_ids": tf.ones([4, 6], tf.int32)}
 

@@ -39,10 +39,9 @@ class ClassificationHead(WeightedLayer):
         num_labels: int,
         hidden_size: int,
         prefix: str = "",
-        dtype: Policy = None,
         initializer_range: float = HEAD_INITIALIZER_RANGE,
     ) -> None:
-        super().__init__(prefix, initializer_range, dtype)
+        super().__init__(prefix, initializer_range)
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)
 
@@ -78,7 +77,7 @@ class AlbertClassifier(AlbertModel):
         self.num_labels = num_labels
         self.dropout_rate = dropout_rate
         self.encoder = AlbertEncoder(config, dtype)
-        self.head = ClassificationHead(num_labels, config.hidden_size, dtype=dtype)
+        self.head = ClassificationHead(num_labels, config.hidden_size)
 
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Classifies a batch; see the class."""

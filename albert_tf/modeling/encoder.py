@@ -91,7 +91,6 @@ class AlbertModel(keras.Model):
                 f"The configuration must be an AlbertConfig, not {short_repr(config)}; make one "
                 "with AlbertConfig.from_preset, from_json or from_dict."
             )
-        check_same_keras(type(self).__name__, [dtype])
         check_not_forked()
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
@@ -117,10 +116,9 @@ class AlbertModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, ready for JSON; see `from_config`."""
-        policy = keras.mixed_precision.Policy
         return {
             "config": self.config.to_dict(),
-            "dtype": self.dtype_policy.name if isinstance(self.dtype_policy, policy) else None,
+            "dtype": self.dtype_policy.name,
             "name": self.name,
             "trainable": self.trainable,
             **{name: getattr(self, name) for name in self.ARGUMENTS},

@@ -80,7 +80,7 @@ class AlbertPretrainer(AlbertModel):
         self.encoder = AlbertEncoder(config, dtype)
         self.mlm_head = MaskedLanguageModelHead(config, dtype)
         self.sop_head = ClassificationHead(
-            2, config.hidden_size, "cls/seq_relationship", dtype, config.initializer_range
+            2, config.hidden_size, "cls/seq_relationship", config.initializer_range
         )
 
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import ClassificationHead
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
@@ -26,14 +25,9 @@ FORBIDDEN = -1e30
 def allowed_positions(inputs: Inputs) -> Tensor:
     """Returns where answers may start and end: at [CLS] and in the context without its last [SEP].
 
-    Takes `input_mask` and `input_type_ids`, int32 [B, S]; AlbertError if one of them is missing.
-    Returns bool [B, S].
+    Takes `input_mask` and `input_type_ids`, int32 [B, S], which tell the question, the context and
+    the padding. Returns bool [B, S].
     """
-    for name in ("input_mask", "input_type_ids"):
-        if inputs.get(name) is None:
-            raise AlbertError(
-                f"The inputs lack {name}, which distinguishes question, context and padding."
-            )
     # With int32 TensorFlow would compute on the CPU even if the rest of the graph runs on a GPU.
     mask, type_ids = (tf.cast(inputs[name], tf.int64) for name in ("input_mask", "input_type_ids"))
     position = tf.range(tf.shape(mask, tf.int64)[1])
@@ -155,9 +149,8 @@ def _scalar(sequence: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 class AlbertSpanAnswerer(AlbertModel):
     """Scores each position as start and as end of the answer (official run_squad_v1).
 
-    The model of SQuAD 1.1, and the one of 2.0 with the plain head.
-    Called with the encoder's dict. Returns a dict: `start_logits` and `end_logits`, float32
-    [B, S], for all positions, allowed or not.
+    The model of SQuAD 1.1. Called with the encoder's dict. Returns a dict: `start_logits` and
+    `end_logits`, float32 [B, S], for all positions, allowed or not.
     """
 
     def __init__(
@@ -165,7 +158,7 @@ class AlbertSpanAnswerer(AlbertModel):
     ) -> None:
         super().__init__(config, dtype, name)
         self.encoder = AlbertEncoder(config, dtype)
-        self.head = ClassificationHead(2, config.hidden_size, "cls/squad", dtype)
+        self.head = ClassificationHead(2, config.hidden_size, "cls/squad")
 
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the positions of a batch; see the class."""
