@@ -179,7 +179,7 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
         (["--input_file=/nowhere/*.tfrecord"], "No record file matches '/nowhere/*.tfrecord'"),
         (["--init_checkpoint=/nowhere"], "There is no checkpoint at /nowhere"),
         (["--do_eval"], "--do_eval needs --eval_input_file"),
-        (["--strategy=tpu"], "found no TPU on this machine"),
+        (["--strategy=tpu"], "TPUs not found in the cluster"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
         (
             ["--neighbor_attention", "--init_checkpoint=albert_tiny_books"],

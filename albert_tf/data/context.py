@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class InputContext:
 #: each example once, in any order; `example_index` (int32 [rows]) is the number of the example, or
 #: -1 for rows that pad the last batches to full size.
 #:
-#: An input function may have the attributes `files` and `check` of a FileInput.
+#: An input function may have the attribute `check` of a FileInput.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 
@@ -58,7 +58,6 @@ class FileInput:
     """
 
     batches: InputFn
-    files: Sequence[str] = dataclasses.field(default=(), compare=False)
     check: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:

@@ -114,12 +114,12 @@ class RecordSource:
     @property
     def train_input_fn(self) -> FileInput:
         """Yields training batches from `context.start_step` on; see context.InputFn."""
-        return FileInput(self._training_batches, self.files, self.check)
+        return FileInput(self._training_batches, self.check)
 
     @property
     def eval_input_fn(self) -> FileInput:
         """Yields every record once; see context.InputFn."""
-        return FileInput(self._evaluation_batches, self.files, self.check)
+        return FileInput(self._evaluation_batches, self.check)
 
     def num_batches(self, batch_size: int) -> int:
         """Number of batches that `eval_input_fn` yields."""

@@ -231,10 +231,14 @@ def read_bytes(path: str, what: str = "file") -> bytes:
     check_file(path, what)
 
     def read(path: str) -> bytes:
-        with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
+        with _open(path) as f:
             return f.read()
 
     return retried(read, path)
+
+
+def _open(path: str) -> Any:
+    return open(path, "rb") if is_local(path) else gfile().GFile(path, "rb")
 
 
 def read_text(path: str, what: str = "file") -> str:
@@ -302,7 +306,7 @@ def sha256(path: str) -> str:
 
     def digest(path: str) -> str:
         value = hashlib.sha256()
-        with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
+        with _open(path) as f:
             while block := f.read(1 << 20):
                 value.update(block)
         return value.hexdigest()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.locks import LOCK_FILE
-from albert_tf.io.log import log
 
 #: Lists the files that `new_folder` has written, relative to the folder.
 WRITTEN_FILES = ".written_files.json"
@@ -57,7 +56,6 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
         if source and f"{_real(source)}/".startswith(f"{_real(path)}/"):
             raise AlbertError(f"{path} contains the input, {source}; give another path.")
         check_new_folder(path, overwrite)
-        _report_leftovers(path)
         temporary = removal.temporary_name(path)
         try:
             storage.makedirs(temporary)
@@ -116,15 +114,6 @@ def _everything_in(folder: str) -> set[str]:
 
 def _real(path: str) -> str:
     return os.path.realpath(path) if files.is_local(path) else path.rstrip("/")
-
-
-def _report_leftovers(path: str) -> None:
-    """Prints the temporary files and folders beside `path` that killed processes left."""
-    folder, name = os.path.split(path)
-    for other in storage.listdir(folder or "."):
-        if other.startswith((f"{name}.tmp-", f"{name}.former.tmp-")):
-            left = os.path.join(folder, other)
-            log.info(f"{left} was left by a process that was killed; delete it, or move it back.")
 
 
 @contextlib.contextmanager

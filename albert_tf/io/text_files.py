@@ -68,9 +68,7 @@ def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[b
                     on_read(raw.tell() - reported)
                     reported = raw.tell()
                 yield block
-    except EOFError as error:
-        raise AlbertError(f"{path} is truncated: its compressed data ends too early.") from error
-    except (OSError, zlib.error, lzma.LZMAError) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise AlbertError(
             f"{path} cannot be decompressed ({error}); it is damaged, or its suffix is wrong."
         ) from error
@@ -109,8 +107,8 @@ def read_lines(
       on_read: called with the number of bytes of the file (as stored) read since the last call.
 
     Raises:
-      AlbertError: the file is missing, damaged or truncated, its lines end only with CR, or a line
-        is not UTF-8, has a NUL byte or is too long.
+      AlbertError: the file is missing, damaged or truncated, or a line is not UTF-8, has a NUL byte
+        or is too long.
     """
     lines_before = 0
     rest = b""
@@ -120,11 +118,6 @@ def read_lines(
             block = block[len(_UTF8_BOM) :]
         first = False
         line_end = block.find(b"\n")
-        if lines_before == 0 and line_end < 0 and not rest and b"\r" in block:
-            raise AlbertError(
-                f"{path}: the lines end with CR alone, as in files from old Macs; convert the line "
-                "ends, for example with `tr '\\r' '\\n'`."
-            )
         # Only a line that began in an earlier block can be longer than a block.
         if len(rest) + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
             raise AlbertError(

@@ -85,20 +85,16 @@ class Workers:
 
     @contextlib.contextmanager
     def _alive(self, connection: Connection) -> Iterator[None]:
-        """Turns the end of a worker's connection into an AlbertError."""
+        """Turns the end of a worker's connection into a StoppedError."""
         try:
             yield
         except (EOFError, OSError):
             process = self._processes[connection]
             process.join(_END_SECONDS)
-            if process.exitcode == 1:
-                raise AlbertError(
-                    "A worker process ended with the error above. Each one imports the main "
-                    'script, whose work must therefore stand below `if __name__ == "__main__":`.'
-                ) from None
             raise StoppedError(
-                "A worker process was killed, perhaps for lack of memory; to continue, run the "
-                "same command again with fewer workers."
+                f"A worker process ended (exit code {process.exitcode}) with the error above, or "
+                "was killed, perhaps for lack of memory: run the same command again with fewer "
+                "workers."
             ) from None
 
     def map(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -25,8 +25,6 @@ from albert_tf.training.task import Batch
 
 #: Files that NVIDIA's driver creates on Linux.
 _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
-#: Names the TPU of this machine, which has one of these files.
-_LOCAL, _TPUS = "local", ("/dev/accel0", "/dev/vfio/0")
 
 
 def make_strategy(config: RunConfig) -> Strategy:
@@ -42,7 +40,7 @@ def make_strategy(config: RunConfig) -> Strategy:
         return join_cluster()
     if config.strategy == "tpu":
         with native_waiting():
-            return _tpu_strategy(_tpu_name(config))
+            return _tpu_strategy(config.tpu_name or os.environ.get("TPU_NAME") or "local")
     gpus, names = tf.config.list_logical_devices("GPU"), mirrored_devices()
     if len(names) < 2:
         seen = "one GPU" if gpus else "no GPU"
@@ -61,18 +59,9 @@ def mirrored_devices() -> list[str]:
     return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
 
 
-def _tpu_name(config: RunConfig) -> str:
-    return config.tpu_name or os.environ.get("TPU_NAME") or _LOCAL
-
-
 @functools.cache
 def _tpu_strategy(name: str) -> Strategy:
     """Connects to a TPU; cached, as its initialization takes long and clears its memory."""
-    if name == _LOCAL and not any(map(os.path.exists, _TPUS)):
-        raise AlbertError(
-            "`strategy`=tpu found no TPU on this machine; run on a TPU VM, or name a TPU with "
-            "`tpu_name`, or use `strategy`=default."
-        )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         tf.config.experimental_connect_to_cluster(resolver)
@@ -83,25 +72,13 @@ def _tpu_strategy(name: str) -> Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
-def check_tpu_run(
-    config: RunConfig, batch: Mapping[str, tf.TensorSpec], paths: Sequence[str] = ()
-) -> None:
-    """Raises AlbertError if what a TPU requires is not met, as far as it is known before a step.
-
-    `batch` has the shapes of an input pipeline's batches; `paths` are the files that it reads.
-    """
+def check_tpu_run(batch: Mapping[str, tf.TensorSpec]) -> None:
+    """Raises AlbertError if an input pipeline's batches have several shapes: a TPU needs one."""
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():
             raise AlbertError(
                 f"A TPU needs batches of one shape, and {name} has {spec.shape}; pass `pad_to_max` "
                 "for sequences of one length, and drop batches that are not full."
-            )
-    tpu = _tpu_name(config)
-    for path in (config.output_dir, *paths) if tpu != _LOCAL else ():
-        if not path.startswith("gs://"):
-            raise AlbertError(
-                f"The machines of the TPU {tpu!r} cannot reach {path}; put records and "
-                "`output_dir` into a bucket, gs://…."
             )
 
 
@@ -145,8 +122,6 @@ def announce_devices(strategy: Strategy) -> None:
         total = len(tf.config.list_logical_devices("GPU"))
         if count < total:
             text += f" of {total}, all of which the mirrored strategy uses"
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        text += f" of the {strategy.num_replicas_in_sync} in the cluster"
     print_once(f"Devices: {text}.")
     if kind == "CPU" and (reason := missing_gpu()):
         print_once(reason)
@@ -171,12 +146,9 @@ def missing_gpu() -> str:
     """Explains why TensorFlow sees no GPU despite NVIDIA's driver, and what to do; else ""."""
     if tf.config.list_physical_devices("GPU") or not any(map(os.path.exists, _DRIVER)):
         return ""
-    problem = "This machine has an NVIDIA driver, but TensorFlow sees no GPU"
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-    if hidden.strip() == "" or hidden.startswith("-"):
-        return f"{problem}: CUDA_VISIBLE_DEVICES={hidden!r} hides it."
     return (
-        f"{problem}. Install CUDA's libraries with pip install "
+        "This machine has an NVIDIA driver, but TensorFlow sees no GPU. Unless "
+        "CUDA_VISIBLE_DEVICES hides it, install CUDA's libraries with pip install "
         f'"tensorflow[and-cuda]=={tf.__version__}", and start containers with their GPUs, as with '
         "docker run --gpus all; with TF_CPP_MIN_LOG_LEVEL=0 TensorFlow says what it lacks."
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -35,21 +34,17 @@ from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, wi
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
-#: Held while random generators are seeded and used, as they belong to all threads.
-_random_lock = threading.Lock()
-
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Seeds all random generators; Python's and NumPy's have their former state afterwards."""
-    with _random_lock:
-        states = random.getstate(), np.random.get_state()
-        keras.utils.set_random_seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 class Estimator:
@@ -164,7 +159,7 @@ class Estimator:
         return self.task.metrics(outputs, eval_spec.examples)
 
     def check_input(self, input_fn: InputFn, training: bool = False) -> None:
-        """Raises AlbertError if the devices cannot process these batches or reach their files."""
+        """Raises AlbertError if the devices cannot process these batches."""
         name, parts = "eval_batch_size", self.strategy.num_replicas_in_sync
         if training:
             name, parts = "train_batch_size", parts * self.config.gradient_accumulation_steps
@@ -175,9 +170,7 @@ class Estimator:
                 f"{' × `gradient_accumulation_steps`' if training else ''})."
             )
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
-            batch = input_fn(InputContext(size)).element_spec
-            files = getattr(input_fn, "files", ())
-            check_tpu_run(self.config, batch, files)
+            check_tpu_run(input_fn(InputContext(size)).element_spec)
 
     def load(self, checkpoint: str | None = None) -> None:
         """Loads the weights of a checkpoint, by default the same as `evaluate`."""

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
+from albert_tf.io import removal
 from albert_tf.io.log import log
 from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.optimization.optimizer import AlbertOptimizer, learning_rate_at
@@ -28,7 +29,7 @@ from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_id, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import Metrics
-from albert_tf.weights.run_folder import BEST
+from albert_tf.weights.run_folder import BEST, CHECKPOINTS
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
@@ -116,7 +117,8 @@ class TrainingRun:
         resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
         with contextlib.ExitStack() as stack:
             if self.chief:  # All processes have looked before it changes anything.
-                stack.enter_context(self.folder.own_temporaries(run_id(self.record)))
+                made_in = (self.folder.file(part) for part in ("", CHECKPOINTS, BEST))
+                stack.enter_context(removal.own_temporaries(run_id(self.record), *made_in))
                 if note := self.config.warmup_note(self.train_spec.max_steps):
                     log.info(note)
             return self._run(self._resume() if resumes else self._begin(known))
@@ -126,7 +128,10 @@ class TrainingRun:
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
             log.info(stopped_early or f"{self.folder} is already trained to step {step}.")
-            return self._last_evaluation(step) if self.eval_spec else None
+            if self.eval_spec:
+                outputs = self.estimator.outputs(self.eval_spec)
+                return self.estimator.metrics(self.eval_spec, outputs)
+            return None
         self.monitor = self.new_monitor(step)
         with StopSignals() as self.signals:
             over = pending and self._evaluate(step)
@@ -306,13 +311,6 @@ class TrainingRun:
         if np.isfinite(value) and better:
             loss = loss if np.isfinite(loss) else None
             self.store.save_best(step, metric, value, self.eval_spec.fingerprint, loss)
-
-    def _last_evaluation(self, step: int) -> Metrics:
-        """Returns the metrics of a finished run; evaluates again if they are of other data."""
-        best, logged = self.store.best, self._logged_evaluations()
-        if step in logged and best and best.is_of(self.eval_spec.fingerprint):
-            return logged[step]
-        return self.estimator.metrics(self.eval_spec, self.estimator.outputs(self.eval_spec))
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

@@ -26,7 +26,7 @@ from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
 from albert_tf.tokenization.wordpiece import CONTINUATION
-from albert_tf.weights.load import POOLER, SENTENCE_ORDER, LoadReport, assign_weights, open_source
+from albert_tf.weights.load import POOLER, SENTENCE_ORDER, LoadReport, load_weights, open_source
 
 POOLINGS = ("mean", "cls")
 MASK = "[MASK]"
@@ -85,14 +85,14 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     if tokenizer:
         config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
     model = PretrainedModel(config)
-    report = assign_weights(source, model.named_weights())
+    report = load_weights(source, model.named_weights())
     _check_report(report, allow_partial, {*model.named_weights()})
     model.tokenizer, model.load_report = tokenizer, report
     return model
 
 
 def _check_report(report: LoadReport, allow_partial: bool, names: set[str]) -> None:
-    """Raises AlbertError for variables that do not match, or warns of them.
+    """Raises AlbertError for heads that do not match, or warns of them.
 
     `names` are those of the model's variables.
     """
@@ -101,17 +101,14 @@ def _check_report(report: LoadReport, allow_partial: bool, names: set[str]) -> N
     differences = printable(report.differences(report.missing, report.unexpected))
     if not differences:
         return
-    encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
     head = {name for name in names if name.startswith(_HEAD_SCOPE)}
     lacks_heads = {*report.missing} - POOLER - SENTENCE_ORDER in (set(), head)
-    if (lacks_heads and not report.unexpected) or (allow_partial and encoder_matches):
-        warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
-        return
-    hint = " A model with other heads can be loaded in part (allow_partial)."
-    raise AlbertError(
-        f"The checkpoint {report.checkpoint} is not a whole pretrained model: {differences}."
-        f"{hint if encoder_matches else ''}"
-    )
+    if not (allow_partial or (lacks_heads and not report.unexpected)):
+        raise AlbertError(
+            f"The checkpoint {report.checkpoint} is not a whole pretrained model: {differences}. "
+            "A model with other heads can be loaded in part (allow_partial)."
+        )
+    warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -227,17 +224,6 @@ class PretrainedModel(AlbertPretrainer):
             longer = ((score + row[i], (*pieces, int(i))) for score, pieces in best for i in top)
             best = heapq.nlargest(top_k, longer)
         return [_filled(tokenizer, parts, pieces, math.exp(score)) for score, pieces in best]
-
-    def __repr__(self) -> str:
-        """Says where the weights are from, and how large the model is."""
-        origin = self.load_report.checkpoint if self.load_report else "no checkpoint"
-        kind = f"{self.tokenizer.spec.kind}, " if self.tokenizer else "none; the model has "
-        return (
-            f"{type(self).__name__} of {origin}\n"
-            f"  parameters: {self.count_params():,}\n"
-            f"  config: {self.config}\n"
-            f"  tokenizer: {kind}{self.config.vocab_size:,} pieces"
-        )
 
     @functools.cached_property
     def _vectors(self) -> dict[str, Callable[[dict[str, np.ndarray]], tf.Tensor]]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +19,7 @@ from albert_tf.huggingface.config import read_task
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
 from albert_tf.io.json_values import from_json, joined, short_repr
-from albert_tf.io.storage import exists, isdir, listdir
+from albert_tf.io.storage import exists, listdir
 from albert_tf.pretrained.locate import no_model
 
 RUN_CONFIG = "run_config.json"
@@ -168,10 +167,6 @@ class RunFolder:
         finally:
             removal.remove_temporary(temporary)
 
-    def own_temporaries(self, run: str) -> contextlib.AbstractContextManager[None]:
-        """See `removal.own_temporaries`; for all folders in which this run makes them."""
-        return removal.own_temporaries(run, self.path, self.file(CHECKPOINTS), self.file(BEST))
-
     # What it holds: models and seeds.
 
     def check_model(self) -> None:
@@ -213,13 +208,10 @@ class RunFolder:
         """
         if self.has(SEEDS_FILE):
             record = files.read_object(self.file(SEEDS_FILE), "record of the seeds")
-            values = record.get("values")
-            others = {*(values if isinstance(values, dict) else ())} - {*seeds}
-            if others or not seeds:
+            if not seeds or {*(record.get("values") or ())} - {*seeds}:
                 raise AlbertError(
-                    f"{self} holds runs with several seeds ({SEEDS_FILE}), such as "
-                    f"{short_repr(min(others, default=BEST))}; give another output directory, or "
-                    "the same `num_seeds`."
+                    f"{self} holds runs with several seeds ({SEEDS_FILE}); give another output "
+                    "directory, or the same `num_seeds`."
                 )
         elif seeds and any(map(self.has, (RUN_CONFIG, TASK_FILE, CHECKPOINTS, BEST))):
             raise AlbertError(
@@ -265,9 +257,6 @@ def find_checkpoint(path: str) -> str:
     for folder in (os.path.join(path, CHECKPOINTS), path):
         if steps := checkpoints_in(folder):
             return steps[max(steps)]
-        name = _newest_listed(folder)
-        if name and exists(os.path.join(folder, f"{name}.index")):
-            return os.path.join(folder, name)
     names = [name.removesuffix(".index") for name in listdir(path) if name.endswith(".index")]
     if len(names) > 1:
         listed = ", ".join(names)
@@ -317,18 +306,6 @@ def _files(folder: str, name: str) -> list[re.Match[str]]:
     pattern = re.compile(rf"(?P<name>{name})\.(?P<file>index|data-\d{{5}}-of-\d{{5}})")
     names = reversed(listdir(folder))  # "index" comes before "data".
     return [match for other in names if (match := pattern.fullmatch(other))]
-
-
-def _newest_listed(folder: str) -> str:
-    """Returns the newest name in TensorFlow's list of the checkpoints in a folder; "" without it.
-
-    The list may have absolute names, from where the folder was; their last part is used.
-    """
-    path = os.path.join(folder, CHECKPOINT_LIST)
-    if not exists(path) or isdir(path):
-        return ""
-    line = re.search(rb'^model_checkpoint_path: "([^"\n]+)"', files.read_bytes(path), re.M)
-    return os.path.basename(line.group(1).decode("utf-8", "replace")) if line else ""
 
 
 def find_beside(checkpoint: str, name: str) -> str | None:

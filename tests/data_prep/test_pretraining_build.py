@@ -247,7 +247,7 @@ BAD_TEXT = {
     "blank": (b"\n \n\n", None, "corpus is empty"),
     "latin": (b"w1 w2\nw3\ncaf\xe9\n", None, r"/bad.txt:3: not UTF-8 \(byte 0xe9\); [^\[]*$"),
     "single": (b"w1 w2\n\nw3 w4\n", None, "gives no instance: 2 documents, 2 sentences"),
-    "truncated": (gzip.compress(corpus().encode())[:-200], None, "bad.txt.gz is truncated"),
+    "truncated": (gzip.compress(corpus().encode())[:-200], None, "bad.txt.gz cannot be decomp"),
     "small": (
         b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "fill only 2 of 3 shards; ask for at most 2"
     ),

@@ -44,12 +44,10 @@ def test_a_folder_appears_when_it_is_complete_or_not_at_all(tmp_path, overwrite)
     assert os.listdir(tmp_path) == ["export"]
 
 
-def test_leftovers_of_a_killed_export_are_reported_and_do_no_harm(tmp_path, capsys):
-    left = tmp_path / "export.tmp-0a1b2c3d"
-    (left / "variables").mkdir(parents=True)
+def test_leftovers_of_a_killed_export_do_no_harm(tmp_path):
+    (tmp_path / "export.tmp-0a1b2c3d/variables").mkdir(parents=True)
     make_export(tmp_path / "export", "a")
     assert (tmp_path / "export/a").read_text() == "new"
-    assert f"{left} was left by a process that was killed" in capsys.readouterr().out
     with pytest.raises(AlbertError, match="already exists"):
         make_export(tmp_path)
 

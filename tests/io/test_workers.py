@@ -106,5 +106,5 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path):
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("albert_tf.errors.AlbertError: A worker process ended with the error")
-    assert 'if __name__ == "__main__":' in last
+    assert last.startswith("albert_tf.errors.StoppedError: A worker process ended (exit code 1)")
+    assert "if __name__ == '__main__':" in done.stderr  # Python's own error says what to do.

@@ -88,7 +88,6 @@ BAD = {
         ),
         ("text\ttext\nA\tB\n", ":1: a column appears more than once among text, text."),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),
-        ("text\tlabel\rA\tB\r", "the lines end with CR alone"),
     ],
     "a.csv": [
         ('text\n"open', ":2: not CSV: unexpected end of data"),

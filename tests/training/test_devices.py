@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
@@ -113,17 +112,11 @@ def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tm
     assert not devices.missing_gpu() or any(map(os.path.exists, devices._DRIVER))
     (tmp_path / "version").touch()
     monkeypatch.setattr(devices, "_DRIVER", (str(tmp_path / "version"),))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert devices.missing_gpu().endswith("sees no GPU: CUDA_VISIBLE_DEVICES='-1' hides it.")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert f'pip install "tensorflow[and-cuda]=={tf.__version__}"' in devices.missing_gpu()
     print_once.cache_clear()
     devices.announce_devices(make_strategy(RunConfig("runs/a")))
     printed = capsys.readouterr().out
     assert printed.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]
-
-
-TPU_BATCH = {"input_word_ids": tf.TensorSpec([16, 8], tf.int32)}
 
 
 def tpu_run(**values):
@@ -136,20 +129,6 @@ def no_name_in_the_environment(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"precision": "mixed_bfloat16", "gradient_accumulation_steps": 4}, None),
-        ({"tpu_name": "pod", "output_dir": "runs/a"}, "the TPU 'pod' cannot reach runs/a; put"),
-        ({"tpu_name": "grpc://10.0.0.2:8470"}, "cannot reach records/a.tfrecord"),
-    ],
-)
-def test_the_machines_of_a_tpu_must_reach_all_files(values, sentence):
-    expected = pytest.raises(AlbertError, match=sentence) if sentence else nullcontext()
-    with expected:
-        check_tpu_run(tpu_run(**values), TPU_BATCH, ["records/a.tfrecord"])
-
-
 def test_float16_is_refused():
     with pytest.raises(AlbertError, match=r"is for GPUs; .* use `precision`=mixed_bfloat16\.$"):
         tpu_run(precision="mixed_float16")
@@ -158,12 +137,8 @@ def test_float16_is_refused():
 
 def test_a_tpu_needs_batches_of_one_length():
     with pytest.raises(AlbertError, match="pass `pad_to_max`"):
-        check_tpu_run(tpu_run(), {"input_word_ids": tf.TensorSpec([16, None], tf.int32)})
-
-
-def test_a_machine_without_a_tpu_says_so():
-    with pytest.raises(AlbertError, match="found no TPU on this machine"):
-        make_strategy(tpu_run())
+        check_tpu_run({"input_word_ids": tf.TensorSpec([16, None], tf.int32)})
+    check_tpu_run({"input_word_ids": tf.TensorSpec([16, 8], tf.int32)})
 
 
 def test_a_tpu_named_by_the_environment_is_started_once_a_process(monkeypatch):
@@ -181,9 +156,13 @@ def test_a_tpu_named_by_the_environment_is_started_once_a_process(monkeypatch):
     assert started == ["pod", "other"]
 
 
-def test_a_tpu_that_cannot_be_used_is_one_sentence():
-    with pytest.raises(AlbertError, match="The TPU 'no-such-tpu' cannot be used: ") as error:
-        make_strategy(tpu_run(tpu_name="no-such-tpu"))
+@pytest.mark.parametrize(
+    ("name", "reason"), [("no-such-tpu", ""), (None, "TPUs not found in the cluster")]
+)
+def test_a_tpu_that_cannot_be_used_is_one_sentence(name, reason):
+    named = f"The TPU '{name or 'local'}' cannot be used: {reason}"
+    with pytest.raises(AlbertError, match=named) as error:
+        make_strategy(tpu_run(tpu_name=name))
     assert "\n" not in str(error.value)
 
 
