@@ -88,11 +88,8 @@ def _main() -> None:
 
 def _run_tables() -> None:
     """Runs on --train_file, --eval_file and --predict_file."""
-    from albert_tf.tasks.classification.task import (
-        TextClassificationTask,
-        label_settings,
-        with_labels,
-    )
+    from albert_tf.tasks.classification.labels import label_settings, with_labels
+    from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.runner import run
 
     columns = FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column

@@ -30,12 +30,8 @@ from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archives
-from albert_tf.tasks.classification.task import (
-    ClassificationSpec,
-    TextClassificationTask,
-    label_set,
-    label_values,
-)
+from albert_tf.tasks.classification.labels import label_set, label_values
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.fine_tuning_task import FineTuningTask
 from albert_tf.tasks.glue.run import read_split
 from albert_tf.tasks.glue.tasks import TASKS

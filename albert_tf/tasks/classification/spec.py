@@ -20,9 +20,9 @@ COLUMNS = TextColumns("text", label="label")
 #: The largest number to predict: its square, which the loss has, is finite in float32.
 LARGEST = 1e18
 BALANCED = "balanced"
-#: Metrics that may select the best weights, and those in which smaller is better.
+#: Metrics that may select the best weights, the default first; those in which smaller is better.
 _OF_LABELS = ("accuracy", "macro_f1", "loss", "f1", "matthews_corr")
-_OF_SETS = ("mean_average_precision", "micro_f1", "macro_f1", "loss", "f1")
+_OF_SETS = ("mean_average_precision", "micro_f1", "macro_f1", "loss")
 _OF_NUMBERS = ("pearson", "spearman", "mse", "loss")
 SMALLER_IS_BETTER = ("loss", "mse")
 
@@ -99,28 +99,37 @@ class ClassificationSpec(Settings):
         if isinstance(positive, (int, float)):
             object.__setattr__(self, "positive_label", label_text(positive))
         super().__post_init__()
-        if self.positive_label not in (None, *self.names):
+        if self.positive_label not in (None, *(() if self.multi_label else self.names)):
             raise AlbertError(
-                f"`positive_label`={short_repr(self.positive_label)} is none of the labels "
-                f"{joined(labels)}."
+                f"`positive_label`={short_repr(self.positive_label)} must be one of the labels "
+                f"{joined(labels)}, of which each text must have one."
             )
         if self.class_weights is not None:
             self.weights_by_label()
-        # Always there, of a positive label, of two labels.
-        known = _OF_LABELS[: 5 if len(labels) == 2 else 4 if self.positive_label else 3]
-        if self.multi_label:
-            known = _OF_SETS[: 5 if self.positive_label else 4]
-        known = known if labels else _OF_NUMBERS
-        if self.best_metric not in (None, *known):
+        if self.best_metric not in (None, *self.metrics):
             raise AlbertError(
                 f"`best_metric`={self.best_metric} is no metric of these labels; use one of "
-                f"{joined(known)}; f1 needs two labels or `positive_label`."
+                f"{joined(self.metrics)}; f1 needs two labels or `positive_label`."
             )
 
     @property
     def names(self) -> tuple[str, ...]:
         """The labels as tables hold them."""
         return tuple(map(label_text, self.labels))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that may select the best weights, the default first."""
+        if self.multi_label:
+            return _OF_SETS
+        # Always there, of a positive label, of two labels.
+        number = 5 if len(self.labels) == 2 else 4 if self.positive_label else 3
+        return _OF_LABELS[:number] if self.labels else _OF_NUMBERS
+
+    @property
+    def positive(self) -> int | None:
+        """The number of the positive label, if there is one."""
+        return self.names.index(self.positive_label) if self.positive_label else None
 
     def weights_by_label(self) -> dict[str, float]:
         """Returns the weights in `class_weights`, in the order of the labels; none if balanced."""

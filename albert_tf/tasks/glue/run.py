@@ -15,7 +15,8 @@ from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.classification.task import TextClassificationTask, label_values
+from albert_tf.tasks.classification.labels import label_values
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.runner import Examples, run
 from albert_tf.tasks.tables import TextExample, read_texts

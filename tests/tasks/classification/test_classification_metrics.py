@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert_tf.tasks.classification.task import classification_metrics, regression_metrics
+from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 
 
 def one_hot(predictions, classes, certainty=0.9):

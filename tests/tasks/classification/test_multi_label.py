@@ -16,13 +16,9 @@ from sklearn import metrics
 from albert_tf.errors import AlbertError
 from albert_tf.scripts import run_classifier
 from albert_tf.tasks.classification.classifier import TextClassifier
-from albert_tf.tasks.classification.task import (
-    ClassificationSpec,
-    TextClassificationTask,
-    best_thresholds,
-    label_settings,
-    multi_label_metrics,
-)
+from albert_tf.tasks.classification.labels import label_settings
+from albert_tf.tasks.classification.metrics import best_thresholds, multi_label_metrics
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
 from tests.support.script_flags import run_printed
 from tests.tasks.conftest import CONFIG
@@ -77,6 +73,8 @@ def test_the_data_says_whether_a_text_may_have_several_labels(tokenizer):
         task.encode(examples_with((), ("a", "c")))
     with pytest.raises(AlbertError, match="use one of mean_average_precision, micro_f1, macro_f1"):
         ClassificationSpec(("a", "b"), 8, multi_label=True, best_metric="accuracy")
+    with pytest.raises(AlbertError, match="the labels a, b, of which each text must have one"):
+        ClassificationSpec(("a", "b"), 8, multi_label=True, positive_label="a")
 
 
 @pytest.mark.parametrize(
@@ -116,13 +114,12 @@ def test_metrics_are_those_of_scikit_learn_and_thresholds_the_best(number):
         assert f1(label, chosen[:, label]) == best
         assert np.abs(column - thresholds[label]).min() > 0.004
     assert (thresholds[~labels.any(axis=0)] == 0.5).all()
-    found = multi_label_metrics(probabilities, chosen, labels, positive=number - 1)
+    found = multi_label_metrics(probabilities, chosen, labels)
     counted = [label for label in range(number) if (labels | chosen)[:, label].any()]
     truth, predicted = labels.ravel(), chosen.ravel()
     assert found["micro_f1"] == pytest.approx(metrics.f1_score(truth, predicted, zero_division=0))
     per_label = [f1(label, chosen[:, label]) for label in counted]
     assert found["macro_f1"] == pytest.approx(np.mean(per_label or [0.0]))
-    assert found["f1"] == f1(number - 1, chosen[:, -1])
     if len(occurs):
         expected = metrics.average_precision_score(labels[:, occurs], probabilities[:, occurs])
         assert found["mean_average_precision"] == pytest.approx(expected)
@@ -175,7 +172,8 @@ def test_a_run_learns_labels_keeps_their_thresholds_and_uses_them(trained, tmp_p
     assert [sorted(x.label for x in labels) for labels in found] == [["cat"], [], ANIMALS]
     scores = [x.probability for x in found[2]]
     assert scores == sorted(scores, reverse=True)
-    assert scores[0] == pytest.approx(max(float(rows[2][name]) for name in ANIMALS), abs=1e-4)
+    # The run computes in bfloat16 where there are units for it.
+    assert scores[0] == pytest.approx(max(float(rows[2][name]) for name in ANIMALS), abs=0.01)
     # Thresholds decide, not one half.
     classifier.task.thresholds = {**kept["thresholds"], "cat": 1.0}
     assert classifier.predict(["cat sun"]) == [[]]
