@@ -78,7 +78,7 @@ def _trainable(
 
 def encoder_export(
     model: AlbertEncoder | AlbertPretrainer,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer,
     exact: AlbertEncoder | AlbertPretrainer | None = None,
     precision: str = FLOAT32,
 ) -> Export:
@@ -130,13 +130,16 @@ def encoder_export(
         outputs = root.__call__(inputs)
         return {name: x for name, x in outputs.items() if name != "encoder_outputs"}
 
-    assets = {"config_file": (CONFIG_FILE, json_bytes(model.config.to_dict()))}
-    if tokenizer:
-        spec = tokenizer.spec
-        root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
-        name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
-        assets[name] = (spec.model_file, tokenizer.data)
-        assets["tokenizer_file"] = (SPEC_FILE, json_bytes(spec.to_dict()))
+    spec = tokenizer.spec
+    root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
+    assets = {
+        "config_file": (CONFIG_FILE, json_bytes(model.config.to_dict())),
+        "tokenizer_file": (SPEC_FILE, json_bytes(spec.to_dict())),
+        "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file": (
+            spec.model_file,
+            tokenizer.data,
+        ),
+    }
     signatures = {"serving_default": serve.get_concrete_function(**input_specs())}
     return Export(
         ENCODER_TITLE,

@@ -46,8 +46,8 @@ def write_export(export, path):
 
 
 @pytest.fixture(scope="module")
-def export(model):
-    return encoder_export(model)
+def export(model, wordpiece_tokenizer):
+    return encoder_export(model, wordpiece_tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +148,8 @@ def fused_activations(serve):
     return fused.count(["BiasAdd", "GeluApproximate"])
 
 
-def test_served_graphs_have_the_model_s_outputs_in_forms_that_are_fused(model):
-    serve = encoder_export(model.encoder).signatures["serving_default"]
+def test_served_graphs_have_the_model_s_outputs_in_forms_that_are_fused(model, wordpiece_tokenizer):
+    serve = encoder_export(model.encoder, wordpiece_tokenizer).signatures["serving_default"]
     # TensorFlow optimizes a graph at its first call.
     assert fused_activations(serve) == CONFIG.num_hidden_layers
     for inputs in probe_batches(CONFIG):
@@ -163,11 +163,13 @@ def test_served_graphs_have_the_model_s_outputs_in_forms_that_are_fused(model):
     assert "MatMul" in operations and "ConcatV2" not in operations
 
 
-def test_bfloat16_returns_float32_near_the_model_and_states_its_error(model, tmp_path):
+def test_bfloat16_returns_float32_near_the_model_and_states_its_error(
+    model, wordpiece_tokenizer, tmp_path
+):
     rounded = AlbertEncoder(CONFIG, "mixed_bfloat16")
     for name, weight in rounded.named_weights().items():
         weight.assign(model.encoder.named_weights()[name])
-    export = encoder_export(rounded, None, model.encoder, "mixed_bfloat16")
+    export = encoder_export(rounded, wordpiece_tokenizer, model.encoder, "mixed_bfloat16")
     with checked_in_this_process():
         path = write_export(export, tmp_path / "saved")
     loaded = tf.saved_model.load(str(path))
