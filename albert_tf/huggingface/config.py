@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface import CONFIG, TOKENIZER_CONFIG
+from albert_tf.huggingface import CONFIG
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import label_text
@@ -131,11 +131,10 @@ def read_task(folder: str) -> dict[str, Any]:
     task = next((name for name, head in HEADS.items() if [head.architecture] == kind), None)
     if task is None:
         return {}
-    head, tokenizer = HEADS[task], os.path.join(folder, TOKENIZER_CONFIG)
-    options = files.read_object(tokenizer) if files.exists(tokenizer) else {}
-    lengths = options.get("model_max_length"), read_config(path).max_position_embeddings
+    head = HEADS[task]
     found = {"max_seq_length": 512, **head.settings}
-    found["max_seq_length"] = min(x for x in (*lengths, *found.values()) if isinstance(x, int))
+    longest = read_config(path).max_position_embeddings
+    found["max_seq_length"] = min(found["max_seq_length"], longest)
     if (ours := values.get(_OURS, {})).get("task") == task:
         found |= ours
     if head.outputs:

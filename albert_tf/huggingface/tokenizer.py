@@ -16,9 +16,8 @@ with.
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 *VOCABULARY_FILES, _PIPELINE = VOCABULARIES
-#: What our writer and Hugging Face's converter subtract from the scores of pieces such as "9,",
-#: which the release splits; every other segmentation then scores higher.
-LOWERED, _THEIR_LOWERED = 1000.0, 100.0
 #: The steps of a SentencePiece model's tokenizer. Hugging Face adds replacements that the release's
 #: does not make: of quotes in the style of LaTeX, and of spaces, which are collapsed anyway.
 _NEEDED = {"NFKD", "Metaspace"}
@@ -43,6 +39,8 @@ _STEPS = {*_NEEDED, "StripAccents", "Lowercase", "Precompiled", "WhitespaceSplit
 _STEPS |= {"``", "''", " {2,}"}
 #: Without the first of these, transformers 5 does not pass the segments of a pair to the model.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+#: Settings in tokenizer_config.json. Without one, the default is that of `Tokenizer.from_file`.
+_SETTINGS = ("do_lower_case", "keep_accents", "strip_accents")
 
 
 class VocabularyFile(NamedTuple):
@@ -53,8 +51,8 @@ class VocabularyFile(NamedTuple):
 
     name: str
     data: bytes
-    lower_case: bool = True
-    strip_accents: bool | None = None
+    lower_case: bool
+    strip_accents: bool | None
 
 
 def is_pipeline(values: object) -> bool:
@@ -63,109 +61,89 @@ def is_pipeline(values: object) -> bool:
 
 
 def read_vocabulary_file(path: str) -> VocabularyFile:
-    """Reads a vocabulary with the settings and the added tokens in the files beside it, if any.
+    """Reads a vocabulary with its settings and its added tokens.
 
-    These are tokenizer_config.json, added_tokens.json and tokenizer.json, ours (if it is of this
+    It is one of Hugging Face's tokenizer.json; or a file with settings and tokens beside it, if
+    any: in tokenizer_config.json, added_tokens.json and tokenizer.json, ours (if it is of this
     file) or Hugging Face's.
 
     Raises:
-      AlbertError: one of the files cannot be read, or a setting is not true, false or null.
+      AlbertError: one of the files cannot be read or is damaged, or a tokenizer.json is not of an
+        ALBERT's tokenizer.
     """
-    folder, name = os.path.split(path)
-    is_model = name.endswith(".model")
-
-    def beside(name: str, what: str) -> dict[str, Any]:
-        file = os.path.join(folder, name)
-        return files.read_object(file, what) if files.exists(file) else {}
-
-    data, options = files.read_bytes(path, "vocabulary"), {}
-    values = beside(_PIPELINE, "tokenizer spec")
-    with _damage_named(f"A file of the tokenizer in {folder}"):
-        if is_pipeline(values) and name in VOCABULARY_FILES:
-            options = _settings(values)
-        elif values.get("model_file") == name:
-            strip = values.get("strip_accents")
-            options = {"strip_accents": strip, "keep_accents": not strip}
-            options["do_lower_case"] = values.get("lower_case")
-        if name in VOCABULARY_FILES:
-            given = beside(TOKENIZER_CONFIG, "tokenizer configuration")
-            options.update((key, value) for key, value in given.items() if value is not None)
-            added = _added_tokens(given, beside(ADDED_TOKENS, "added tokens"))
-            data = _with_symbols(data, added, path)
-    lower_case, keep, strip = map(options.get, ("do_lower_case", "keep_accents", "strip_accents"))
-    if not {type(lower_case), type(keep), type(strip)} <= {bool, type(None)}:
-        raise AlbertError(
-            f"{os.path.join(folder, TOKENIZER_CONFIG)}: do_lower_case, keep_accents and "
-            "strip_accents must be true, false or null."
-        )
-    return VocabularyFile(name, data, lower_case is not False, not keep if is_model else strip)
-
-
-def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
-    """Turns the content of Hugging Face's tokenizer.json, at `source`, into a vocabulary file.
-
-    Raises:
-      AlbertError: it is damaged, or not a tokenizer of an ALBERT.
-    """
-    with _damage_named(source):
-        kind = values["model"].get("type")
-        read = {"Unigram": _sentencepiece, "WordPiece": _wordpiece}.get(kind)
-        if read is None:
-            raise _unlike(source, f"a model of the type {short_repr(kind)}")
-        return read(values, source)
-
-
-@contextlib.contextmanager
-def _damage_named(source: str) -> Iterator[None]:
-    """Turns errors about the form of values from a file into sentences."""
     try:
-        yield
+        return _read(path)
     except AlbertError:
         raise
-    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+    except (AttributeError, DecodeError, LookupError, TypeError, ValueError) as error:
         raise AlbertError(
-            f"{source} is damaged ({type(error).__name__}: {error}); get it again."
+            f"{path}, or a file of the tokenizer beside it, is damaged ({type(error).__name__}: "
+            f"{error}); get it again."
         ) from error
+
+
+def _read(path: str) -> VocabularyFile:
+    """See `read_vocabulary_file`; errors about the form of values are Python's own."""
+    folder, name = os.path.split(path)
+
+    def beside(name: str) -> dict[str, Any]:
+        file = os.path.join(folder, name)
+        return files.read_object(file, "tokenizer's file") if files.exists(file) else {}
+
+    options, tokens = {}, {}
+    if name.endswith(".json"):
+        values = files.read_object(path, "tokenizer spec")
+        name, data = _built(values, path)
+        options = _settings(values)
+        tokens = {token["id"]: token["content"] for token in values["added_tokens"]}
+    else:
+        data, values = files.read_bytes(path, "vocabulary"), beside(_PIPELINE)
+        if values.get("model_file") == name:
+            options = {**values, "do_lower_case": values.get("lower_case")}
+        if name in VOCABULARY_FILES:
+            options = _settings(values) if is_pipeline(values) else options
+            config = beside(TOKENIZER_CONFIG)
+            options |= {key: value for key, value in config.items() if value is not None}
+            tokens = {int(i): token for token, i in beside(ADDED_TOKENS).items()}
+            listed = config.get("added_tokens_decoder") or {}
+            tokens |= {int(i): token["content"] for i, token in listed.items()}
+    lower_case, keep, strip = given = [*map(options.get, _SETTINGS)]
+    if not {*map(type, given)} <= {bool, type(None)}:
+        raise TypeError(f"{', '.join(_SETTINGS)} must be true, false or null")
+    data = _with_symbols(name, data, tokens, path)
+    strip = strip if keep is None else not keep
+    return VocabularyFile(name, data, lower_case is not False, strip)
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a pipeline by their names in tokenizer_config.json."""
-    steps = dict(_steps(values["normalizer"]))
+    steps = _steps(values["normalizer"])
     if bert := steps.get("BertNormalizer"):
         return {"do_lower_case": bert["lowercase"], "strip_accents": bert["strip_accents"]}
-    return {"do_lower_case": "Lowercase" in steps, "keep_accents": "StripAccents" not in steps}
+    return {"do_lower_case": "Lowercase" in steps, "strip_accents": "StripAccents" in steps}
 
 
-def _added_tokens(config: Mapping[str, Any], added: Mapping[str, int]) -> dict[int, str]:
-    """Returns tokens by id of tokenizer_config.json and of added_tokens.json."""
-    listed = config.get("added_tokens_decoder") or {}
-    tokens = {int(i): token["content"] for i, token in listed.items()}
-    return {**{int(i): token for token, i in added.items()}, **tokens}
-
-
-def _with_symbols(data: bytes, tokens: Mapping[int, str], source: str) -> bytes:
+def _with_symbols(name: str, data: bytes, tokens: Mapping[int, str], source: str) -> bytes:
     """Adds those tokens to a vocabulary, as user-defined symbols, that follow its pieces.
 
     Hugging Face adds tokens to a tokenizer without changing its file.
     """
     if not tokens:
         return data
-    model, lines = None, data.rstrip(b"\r\n").split(b"\n")
-    if b"\0" in data:  # See Tokenizer.from_file.
-        try:
-            model = ModelProto.FromString(data)
-        except DecodeError:
-            return data  # For the error of who reads it.
-    size = len(model.pieces if model else lines)
+    model, pieces = None, data.rstrip(b"\r\n").split(b"\n")
+    if name.endswith(".model"):
+        model = ModelProto.FromString(data)
+        pieces = model.pieces
+    size = len(pieces)
     beyond = sorted(i for i in tokens if i >= size)
     if beyond != [*range(size, size + len(beyond))]:
         raise _unlike(source, f"an added token {beyond[-1]} beside its {size} pieces")
     if not beyond:
         return data
-    if not model:
-        return b"".join(line + b"\n" for line in (*lines, *(tokens[i].encode() for i in beyond)))
+    if model is None:
+        return b"\n".join([*pieces, *(tokens[i].encode() for i in beyond), b""])
     for i in beyond:
-        model.pieces.add(piece=tokens[i], score=0.0, type="USER_DEFINED")
+        pieces.add(piece=tokens[i], type="USER_DEFINED")
     return model.SerializeToString(deterministic=True)
 
 
@@ -175,21 +153,31 @@ def _unlike(source: str, what: str) -> AlbertError:
     )
 
 
-def _steps(step: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the steps of a sequence, or the only step, by type or by what they replace."""
-    if step and step["type"] == "Sequence":
-        for inner in step.get("normalizers") or step["pretokenizers"]:
-            yield from _steps(inner)
-    elif step and step["type"] == "Replace":
-        yield next(iter(step["pattern"].values())), step
-    elif step:
-        yield step["type"], step
+def _steps(*given: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """Returns steps, and those of sequences, by type or by what they replace."""
+    steps = {}
+    for step in filter(None, given):
+        if step["type"] == "Sequence":
+            steps |= _steps(*(step.get("normalizers") or step["pretokenizers"]))
+        else:
+            (name,) = step["pattern"].values() if step["type"] == "Replace" else [step["type"]]
+            steps[name] = step
+    return steps
 
 
-def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
+def _built(values: Mapping[str, Any], source: str) -> tuple[str, bytes]:
+    """Returns the name and the content of the vocabulary file of Hugging Face's tokenizer.json."""
+    kind = values["model"].get("type")
+    if kind == "Unigram":
+        return "spiece.model", _sentencepiece(values, source)
+    if kind == "WordPiece":
+        return "vocab.txt", _wordpiece(values, source)
+    raise _unlike(source, f"a model of the type {short_repr(kind)}")
+
+
+def _sentencepiece(values: Mapping[str, Any], source: str) -> bytes:
     """Builds the SentencePiece model of a unigram tokenizer."""
-    steps = dict([*_steps(values["normalizer"]), *_steps(values["pre_tokenizer"])])
-    model = values["model"]
+    model, steps = values["model"], _steps(values["normalizer"], values["pre_tokenizer"])
     if model.get("byte_fallback"):
         steps["byte fallback"] = {}
     if not _NEEDED <= {*steps} <= _STEPS:
@@ -200,45 +188,21 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     proto = ModelProto()
     table = steps.get("Precompiled", {}).get("precompiled_charsmap", "")
     proto.normalizer_spec.precompiled_charsmap = base64.b64decode(table, validate=True)
-    # true: a control symbol; false: a symbol that the user gave to SentencePiece's trainer.
-    added = {token["id"]: bool(token["special"]) for token in values["added_tokens"]}
-    tokens = {token["id"]: token["content"] for token in values["added_tokens"]}
-    raised = _lowered_scores(model["vocab"])
+    kinds = {x["id"]: "CONTROL" if x["special"] else "USER_DEFINED" for x in values["added_tokens"]}
+    kinds[model["unk_id"]] = "UNKNOWN"
     for i, (piece, score) in enumerate(model["vocab"]):
-        entry = proto.pieces.add(piece=piece, score=score + raised.get(i, 0.0))
-        if i == model["unk_id"]:
-            entry.type = entry.UNKNOWN
-        elif added.get(i):
-            entry.type = entry.CONTROL
-        elif i in added or score == 0.0:  # A trained piece has the logarithm of a probability.
-            entry.type = entry.USER_DEFINED
+        # A trained piece has the logarithm of a probability.
+        kind = kinds.get(i, "NORMAL" if score else "USER_DEFINED")
+        proto.pieces.add(piece=piece, score=score, type=kind)
     # Absent ids would be those of SentencePiece's defaults, which are other pieces here.
-    ids = {entry.piece: i for i, entry in enumerate(proto.pieces)}
     trainer = proto.trainer_spec
-    trainer.model_type, trainer.vocab_size = trainer.UNIGRAM, len(model["vocab"])
-    trainer.unk_id, trainer.unk_piece = model["unk_id"], model["vocab"][model["unk_id"]][0]
-    trainer.pad_id, trainer.bos_id, trainer.eos_id = ids.get("<pad>", -1), -1, -1
-    data = _with_symbols(proto.SerializeToString(deterministic=True), tokens, source)
-    return VocabularyFile("spiece.model", data, "Lowercase" in steps, "StripAccents" in steps)
+    trainer.unk_id, trainer.pad_id, trainer.bos_id, trainer.eos_id = model["unk_id"], 0, -1, -1
+    return proto.SerializeToString(deterministic=True)
 
 
-def _lowered_scores(vocabulary: list[tuple[str, float]]) -> dict[int, float]:
-    """Returns what to add to scores that were lowered, by id; they are logarithms, at most 0."""
-    commas = {
-        i: score
-        for i, (piece, score) in enumerate(vocabulary)
-        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
-    }
-    highest = max(commas.values(), default=0.0)
-    if highest > -_THEIR_LOWERED:
-        return {}
-    return dict.fromkeys(commas, LOWERED if highest <= -LOWERED else _THEIR_LOWERED)
-
-
-def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
+def _wordpiece(values: Mapping[str, Any], source: str) -> bytes:
     """Builds the vocab.txt of a WordPiece tokenizer."""
     model, normalizer = values["model"], values["normalizer"]
-    tokens = {token["id"]: token["content"] for token in values["added_tokens"]}
     plain = model["unk_token"] == "[UNK]" and model["continuing_subword_prefix"] == "##"
     chinese = normalizer["type"] == "BertNormalizer" and normalizer["handle_chinese_chars"]
     if not (plain and chinese and values["pre_tokenizer"]["type"] == "BertPreTokenizer"):
@@ -248,9 +212,7 @@ def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
         raise ValueError("the ids have gaps")
     if any({"\r", "\n"} & {*piece} for piece in pieces):
         raise ValueError("a piece is more than a line")
-    data = _with_symbols("".join(f"{piece}\n" for piece in pieces).encode(), tokens, source)
-    strip = normalizer["strip_accents"]
-    return VocabularyFile("vocab.txt", data, bool(normalizer["lowercase"]), strip)
+    return "".join(f"{piece}\n" for piece in pieces).encode()
 
 
 def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
@@ -259,25 +221,23 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:
     `max_length` is the model's greatest number of positions; longer texts are cut if asked to.
     """
     spec = tokenizer.spec
-    options: dict[str, Any] = {
+    if spec.kind == "sentencepiece":
+        name, kind = "spiece.model", "AlbertTokenizer"
+        accents = {"keep_accents": not spec.strip_accents}
+    else:
+        name, kind, accents = "vocab.txt", "BertTokenizer", {"strip_accents": spec.strip_accents}
+    options = {
+        "tokenizer_class": kind,
         "do_lower_case": spec.lower_case,
+        **accents,
         "model_input_names": _INPUTS,
         "model_max_length": max_length,
+        **{f"{key}_token": tokenizer.id_to_piece(i) for key, i in tokenizer.named_ids.items()},
     }
-    for name, i in tokenizer.named_ids.items():
-        options[f"{name}_token"] = tokenizer.id_to_piece(i)
-    if spec.kind == "sentencepiece":
-        name = "spiece.model"
-        options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
-    else:
-        name = "vocab.txt"
-        options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)
-    values = tokenizer_json(tokenizer)
-    return {
-        name: tokenizer.whole_data(),
-        TOKENIZER_CONFIG: files.json_bytes(options),
-        **({_PIPELINE: files.json_bytes(values)} if values else {}),
-    }
+    contents = {name: tokenizer.whole_data(), TOKENIZER_CONFIG: files.json_bytes(options)}
+    if values := tokenizer_json(tokenizer):
+        contents[_PIPELINE] = files.json_bytes(values)
+    return contents
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
@@ -292,24 +252,27 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
       Its content; None for a SentencePiece model unless it is a unigram one without bytes as
       pieces.
     """
-    steps = _wordpiece_steps if tokenizer.spec.kind == "wordpiece" else _sentencepiece_steps
-    if (values := steps(tokenizer)) is None:
+    kind = tokenizer.spec.kind
+    values = _wordpiece_steps(tokenizer) if kind == "wordpiece" else _sentencepiece_steps(tokenizer)
+    if values is None:
         return None
-    # These are matched before tokenization; user-defined pieces are not.
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [
+        {
+            "id": i,
+            "content": tokenizer.id_to_piece(i),
+            "special": special,
+            "normalized": not special,
+        }
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        # These are matched before tokenization; user-defined pieces are not.
+        for ids, special in ((tokenizer.named_ids, True), (tokenizer.symbols, False))
+        for i in sorted(ids.values())
+    ]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": True}
-            for i in sorted(tokenizer.named_ids.values())
-        ]
-        + [
-            {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": False}
-            | {"normalized": True}
-            for i in tokenizer.symbols.values()
-        ],
+        "added_tokens": added,
         # [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with segment numbers.
         "post_processor": {
             "type": "BertProcessing",
@@ -331,11 +294,8 @@ def _sentencepiece_steps(tokenizer: Tokenizer) -> dict[str, Any] | None:
         encoded = base64.b64encode(table).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    pieces = [
-        # Those of a model that conversion wrote are lowered already.
-        [p.piece, p.score - LOWERED * (i in tokenizer.digit_comma_parts and p.score > -LOWERED)]
-        for i, p in enumerate(model.pieces)
-    ]
+    # There, pieces that the digit-comma rule splits are never the best.
+    pieces = ModelProto.FromString(tokenizer.whole_data()).pieces
     return {
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": {
@@ -346,7 +306,7 @@ def _sentencepiece_steps(tokenizer: Tokenizer) -> dict[str, Any] | None:
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
-            "vocab": pieces,
+            "vocab": [[entry.piece, entry.score] for entry in pieces],
             "byte_fallback": False,
         },
     }

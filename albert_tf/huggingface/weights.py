@@ -85,23 +85,18 @@ _GROUP_LAYERS = {
 }
 
 
-def _names(config: AlbertConfig) -> dict[str, tuple[str, bool]]:
-    """Returns Hugging Face's names of all weights, by official name.
-
-    With each is whether it stores the transpose.
-    """
+def _names(config: AlbertConfig) -> dict[str, str]:
+    """Returns Hugging Face's names of all weights, by official name; kernels are transposed."""
     layers = dict(_LAYERS)
     if config.embedding_size == config.hidden_size:
         del layers["bert/encoder/embedding_hidden_mapping_in"]
     for place in itertools.product(range(config.num_hidden_groups), range(config.inner_group_num)):
         ours, theirs = _GROUP.format(*place), _THEIR_GROUP.format(*place)
         layers.update({ours + k: theirs + v for k, v in _GROUP_LAYERS.items()})
-    names = {ours: (theirs, False) for ours, theirs in _TABLES.items()}
+    names = dict(_TABLES)
     for ours, theirs in layers.items():
-        is_dense = "LayerNorm" not in ours
-        weight, bias = ("kernel", "bias") if is_dense else ("gamma", "beta")
-        names[f"{ours}/{weight}"] = f"{theirs}.weight", is_dense
-        names[f"{ours}/{bias}"] = f"{theirs}.bias", False
+        weight, bias = ("gamma", "beta") if "LayerNorm" in ours else ("kernel", "bias")
+        names |= {f"{ours}/{weight}": f"{theirs}.weight", f"{ours}/{bias}": f"{theirs}.bias"}
     return names
 
 
@@ -119,7 +114,7 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
     """
     stored, weights = _read_all(folder), {}
     state = [name for name in _CONSTANTS if stored.pop(name, None) is not None]
-    for ours, (theirs, transposed) in _names(config).items():
+    for ours, theirs in _names(config).items():
         # Encoders saved alone lack the prefix.
         names = (theirs, theirs.removeprefix(_PREFIX), _COPIES.get(theirs, theirs))
         found = {name: stored.pop(name) for name in names if name in stored}
@@ -131,7 +126,7 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
                         f"In {folder}, {copy} differs from {name}, which our model uses for both; "
                         "get the model again."
                     )
-            weights[ours] = found[name].T if transposed else found[name]
+            weights[ours] = found[name].T if ours.endswith("/kernel") else found[name]
             state += copies
     for theirs, identity in _identity_projection(config, np.float32).items():
         for name in {theirs, theirs.removeprefix(_PREFIX)} & {*stored}:
@@ -257,7 +252,7 @@ def write_hugging_face(
             files.write_bytes(os.path.join(folder, name), data)
     files.write_json(os.path.join(folder, CONFIG), values)
     tensors = _identity_projection(config, next(iter(weights.values())).dtype)
-    for name, (theirs, transposed) in _names(config).items():
+    for name, theirs in _names(config).items():
         if name in weights:
-            tensors[theirs] = weights[name].T if transposed else weights[name]
+            tensors[theirs] = weights[name].T if name.endswith("/kernel") else weights[name]
     write_safetensors(os.path.join(folder, WEIGHTS), tensors)

@@ -25,7 +25,6 @@ from albert_tf.io.text_tables import label_text
 from albert_tf.settings import check_names
 from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.thresholds import load_thresholds, save_thresholds
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import RunConfig
@@ -33,6 +32,7 @@ from albert_tf.training.task import Arrays, Batch, Task, Tensors
 from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open_source
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
+from albert_tf.weights.thresholds import load_thresholds, save_thresholds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -141,6 +141,7 @@ class FineTuningTask(Task):
         where += f", with {joined(changes)} changed," if changes else ""
         values = {**RunFolder(folder).task(cls.name), **changes}
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        values.pop("thresholds", None)
         where += f" does not describe {cls.name.replace('_', ' ')}"
         spec = from_json(cls.spec_class, values, where)
         task = cls(*load_model_files(folder), spec)

@@ -15,7 +15,6 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.tokenizer import LOWERED
 from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.tokenization.normalization import normalize
 
@@ -28,6 +27,9 @@ _MAX_PIECE = 512
 #: Sizes of the library's lists of the rules, and of the user-defined symbols, that match at a place
 #: in a text. Those that begin alike differ in length.
 _MAX_RULE_BYTES, _MAX_SYMBOL = 32, 64
+#: What is subtracted from the scores of pieces such as "9,", which the release splits; every other
+#: segmentation then scores higher. Hugging Face's converter subtracts 100.
+_LOWERED = 1000.0
 _SPECIAL = ("[CLS]", "[SEP]", "[MASK]")
 #: Parts of a unit of the array: a leaf has the highest bit, and a value; others have a label,
 #: whether a leaf follows, and the scale of the offset in the highest bits.
@@ -184,7 +186,7 @@ def whole_model(data: bytes, lower_case: bool, strip_accents: bool, split: Itera
     rules = model.normalizer_spec
     rules.precompiled_charsmap = _table(rules.precompiled_charsmap, lower_case, strip_accents)
     for entry in map(model.pieces.__getitem__, split):
-        entry.score -= LOWERED * (entry.score > -LOWERED)
+        entry.score -= _LOWERED * (entry.score > -_LOWERED)
     return model.SerializeToString(deterministic=True)
 
 

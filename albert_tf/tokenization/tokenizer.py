@@ -192,15 +192,13 @@ class Tokenizer:
                     "one; give the file."
                 )
             path = found
-        values = files.read_json(path, "tokenizer spec") if path.endswith(".json") else None
-        if values is not None and not hugging_face.is_pipeline(values):
-            return cls._from_spec(TokenizerSpec.from_dict(values, path), path, lower_case)
-        if values is None:
-            file = hugging_face.read_vocabulary_file(path)
-        elif vocabulary := files.find_only(os.path.dirname(path), *hugging_face.VOCABULARY_FILES):
-            path, file = vocabulary, hugging_face.read_vocabulary_file(vocabulary)
-        else:
-            file = hugging_face.read_pipeline(values, path)
+        if path.endswith(".json"):
+            values = files.read_json(path, "tokenizer spec")
+            if not hugging_face.is_pipeline(values):
+                return cls._from_spec(TokenizerSpec.from_dict(values, path), path, lower_case)
+            beside = files.find_only(os.path.dirname(path), *hugging_face.VOCABULARY_FILES)
+            path = beside or path
+        file = hugging_face.read_vocabulary_file(path)
         data, strip_accents = file.data, file.strip_accents
         # A SentencePiece model is a protocol buffer, and its float scores contain NUL bytes.
         kind = SENTENCEPIECE if file.name.endswith(".model") or b"\0" in data else WORDPIECE

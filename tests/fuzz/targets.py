@@ -41,7 +41,6 @@ from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.squad.data import answer_span, read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns, read_texts
-from albert_tf.tasks.thresholds import THRESHOLDS_FILE, load_thresholds
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import MetricsLog
@@ -55,6 +54,7 @@ from albert_tf.weights.run_folder import (
     find_checkpoint,
     model_folder,
 )
+from albert_tf.weights.thresholds import THRESHOLDS_FILE, load_thresholds
 from tests.data_prep import test_verify_records
 from tests.io.test_text_files import COMPRESSORS
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer, write_vocabulary

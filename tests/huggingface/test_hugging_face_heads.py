@@ -28,6 +28,8 @@ from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.conversion import convert
+from albert_tf.weights.run_folder import RunFolder
+from albert_tf.weights.thresholds import save_thresholds
 from tests.support.builders import tiny_config
 from tests.support.weights import GOLDEN, weights_of
 
@@ -69,7 +71,7 @@ def run(tmp_path):
 def test_texts_have_the_outputs_of_transformers():
     classifier = TextClassifier.load(str(HEADS / "classification"), columns=COLUMNS)
     assert classifier.labels == ("so-so", "bad", "good")
-    assert classifier.task.spec.max_seq_length == 72  # model_max_length.
+    assert classifier.task.spec.max_seq_length == 80  # Its positions.
     found = classifier.probabilities(TEXTS, TEXTS[::-1])
     wanted = softmax(expected("classification")["logits"], axis=1)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
@@ -137,6 +139,9 @@ def test_a_classifier_goes_there_and_back(several, run, tmp_path):
     columns = TextColumns("a", "b", "label")
     spec = ClassificationSpec((3, 1), 60, columns=columns, multi_label=several)
     ours, theirs = run(TextClassificationTask, spec)
+    thresholds = {"1": 0.25, "3": 0.75} if several else None
+    if several:
+        save_thresholds(RunFolder(ours), thresholds)
     convert(ours, "hf", theirs)
     config, options = (
         json.loads((tmp_path / "hf" / file).read_text())
@@ -147,11 +152,14 @@ def test_a_classifier_goes_there_and_back(several, run, tmp_path):
     kind = "multi" if several else "single"
     assert config["problem_type"] == f"{kind}_label_classification"
     assert options["model_max_length"] == 60
-    assert "| accuracy | 0.75 |" in (tmp_path / "hf" / "README.md").read_text()
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "| accuracy | 0.75 |" in card and ("| threshold of 1 | 0.25 |" in card) == several
     before, after = TextClassifier.load(ours), TextClassifier.load(theirs)
     assert after.takes_pairs and after.labels == ("3", "1")
     assert after.task.spec.multi_label == several
+    assert after.task.thresholds == before.task.thresholds == thresholds
     np.testing.assert_equal(weights_of(after.model), weights_of(before.model))
+    assert config["albert_tf"].get("thresholds") == thresholds
     convert(theirs, "hf", str(tmp_path / "again"))
     for name in ("tokenizer_config.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "hf" / name).read_bytes()

@@ -279,8 +279,8 @@ def changed(values, *keys, value):
         (("model", "byte_fallback"), True, "has the steps NFKD, .*, byte fallback, which no"),
         (("pre_tokenizer", "pretokenizers", 1, "prepend_scheme"), "never", "has no space before"),
         (("added_tokens", 0, "id"), 10**6, "has an added token 1000000 beside its 265 pieces"),
-        (("model", "vocab"), 3, r"tokenizer\.json is damaged \(TypeError"),
-        (("model", "unk_id"), None, r"tokenizer\.json is damaged \(TypeError"),
+        (("model", "vocab"), 3, r"is damaged \(TypeError"),
+        (("model", "unk_id"), None, r"is damaged \(TypeError"),
     ],
 )
 def test_another_tokenizer_is_refused_in_one_sentence(keys, value, message, small_model, tmp_path):

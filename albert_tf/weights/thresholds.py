@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface import CONFIG
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
 from albert_tf.settings import check_number
-from albert_tf.weights.run_folder import RunFolder, find_checkpoint, has_checkpoint
+from albert_tf.weights.run_folder import RunFolder, find_checkpoint, find_task, has_checkpoint
 
 THRESHOLDS_FILE = "thresholds.json"
 
@@ -25,15 +26,17 @@ def save_thresholds(folder: RunFolder, thresholds: Mapping[str, float]) -> None:
 def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float] | None:
     """Returns the thresholds kept with the model in a folder; raises AlbertError for damaged ones.
 
-    None if there are none, or only those of other weights, from which training has gone on.
+    None if there are none, or only those of other weights, from which training has gone on. A
+    Hugging Face folder has them in its config.json.
     """
-    if not (names and folder.has(THRESHOLDS_FILE)):
-        return None
-    path = folder.file(THRESHOLDS_FILE)
-    kept = files.read_object(path, "file of thresholds")
-    if kept.get("checkpoint") not in (None, _checkpoint(folder)):
-        return None
+    is_ours = folder.has(THRESHOLDS_FILE)
+    path = folder.file(THRESHOLDS_FILE if is_ours else CONFIG)
+    kept = files.read_object(path, "file of thresholds") if is_ours else find_task(folder.path)
     thresholds = kept.get("thresholds")
+    if not names or kept.get("checkpoint") not in (None, _checkpoint(folder)):
+        return None
+    if not is_ours and thresholds is None:
+        return None
     if not isinstance(thresholds, dict) or {*thresholds} != {*names}:
         raise AlbertError(f"{path} must have `thresholds` for {joined(names)}; evaluate again.")
     for name, value in thresholds.items():
