@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ class Manifest:
       shards: the files, in the order in which the examples are numbered.
       tokenizer: fields of the TokenizerSpec that produced the ids.
       options: all options of the builder.
-      statistics: the builder's counts.
+      statistics: the builder's counts; of several folders, options and counts by folder.
     """
 
     kind: str
@@ -94,9 +93,6 @@ class Manifest:
         ]
         for shard in shards:
             files.join_named("", shard.name, where)
-        name, count = Counter(shard.name for shard in shards).most_common(1)[0]
-        if count > 1:
-            raise AlbertError(f"{where} lists the shard {short_repr(name)} {count} times.")
         return dataclasses.replace(manifest, features=features, shards=shards)
 
     def tokenizer_value(self, key: str, kind: type) -> Any:
@@ -139,8 +135,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     """Returns one manifest with exactly the shards `paths`, in this order.
 
     Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
-    the options that define labels and masks. `options` and `statistics` are then those of the
-    first folder.
+    the options that define labels and masks. `options` are then those of the first folder.
 
     Returns:
       None if no folder has a manifest (records of another program).
@@ -150,10 +145,9 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         list a shard.
     """
     folders = dict.fromkeys(os.path.dirname(path) for path in paths)
-    found = {folder: files.exists(os.path.join(folder, FILE_NAME)) for folder in folders}
-    if not any(found.values()):
+    missing = [f for f in folders if not files.exists(os.path.join(f, FILE_NAME))]
+    if len(missing) == len(folders):
         return None
-    missing = [folder for folder, exists in found.items() if not exists]
     if missing:
         raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
     manifests = {folder: Manifest.load(folder) for folder in folders}
@@ -171,7 +165,13 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     if None in shards:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
-    return dataclasses.replace(first, shards=shards)
+    statistics = first.statistics
+    if others:
+        statistics = {
+            f"folder {i}": {"options": manifest.options, "statistics": manifest.statistics}
+            for i, manifest in enumerate(manifests.values(), 1)
+        }
+    return dataclasses.replace(first, shards=shards, statistics=statistics)
 
 
 def _common_values(manifest: Manifest) -> dict[str, Any]:

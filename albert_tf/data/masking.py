@@ -234,9 +234,7 @@ class Masking:
             skipped = (numbers.uniform(_PART, 1)[:, 0] * (a + b - kept + 1)).astype(np.int32)
             b = np.where(b > 0, kept // 2, 0)
             a = kept - b
-        swapped = np.zeros(numbers.rows, bool)
-        if self._swap:
-            swapped = (numbers.uniform(_SWAP, 1)[:, 0] < 0.5) & (b > 0)
+        swapped = self._swap & (numbers.uniform(_SWAP, 1)[:, 0] < 0.5) & (b > 0)
         separator = np.where(swapped, b, a) + 1
         last = np.where(b > 0, a + b + 2, separator)
         column = np.arange(self.length, dtype=np.int32)

@@ -107,7 +107,7 @@ class RecordSource:
             "kind": self.manifest.kind,
             "examples": self.num_examples,
             "shards": [shard.name for shard in self.manifest.shards],
-            "options": {**self.manifest.options, **({"input_files": inputs} if inputs else {})},
+            "options": {**self.manifest.options, "input_files": inputs},
             "statistics": dict(self.manifest.statistics),
         }
 

@@ -90,20 +90,16 @@ class PretrainingOptions(MaskingOptions):
                 f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be less "
                 f"than `max_seq_length`, {self.max_seq_length}."
             )
-        objective = f"`sentence_objective`={self.sentence_objective}"
         is_nsp = self.sentence_objective == NSP
-        if self.whole_sentences and is_nsp:
-            raise AlbertError(
-                f"`whole_sentences` does not go with {objective}, which takes segments from other "
-                "documents."
-            )
-        if self.repeat_prob and self.sentence_objective != SOP:
-            raise AlbertError(f"`repeat_prob` does not go with {objective}; it needs sop.")
-        if self.compact and is_nsp:
-            raise AlbertError(
-                f"{objective} does not go with `record_format`=compact, where training draws the "
-                "masks and the sentence order; use `record_format`=masked."
-            )
+        for name, does_not_fit in (
+            ("`whole_sentences`", self.whole_sentences and is_nsp),
+            ("`record_format`=compact", self.compact and is_nsp),
+            ("`repeat_prob`", self.repeat_prob and self.sentence_objective != SOP),
+        ):
+            if does_not_fit:
+                raise AlbertError(
+                    f"{name} does not go with `sentence_objective`={self.sentence_objective}."
+                )
 
     @property
     def compact(self) -> bool:

@@ -228,18 +228,14 @@ def summarize(counts: Counter[str], options: PretrainingOptions) -> dict[str, An
     statistics = {
         "corpus": {name: counts[name] for name in ("documents", "sentences", "tokens")},
         "instances": counts["instances"],
-        "fill_ratio": _share(tokens, counts["instances"] * options.max_seq_length),
+        "fill_ratio": round(tokens / counts["instances"] / options.max_seq_length, 6),
         "cutting": {name: counts[name] for name in _CUTTING},
     }
     if options.compact:
         return statistics
     return {
         **statistics,
-        "label_1_share": _share(counts["label_1"], counts["instances"]),
+        "label_1_share": round(counts["label_1"] / counts["instances"], 6),
         "masked_tokens": counts["masked_tokens"],
-        "masked_share": _share(counts["masked_tokens"], tokens),
+        "masked_share": round(counts["masked_tokens"] / tokens, 6),
     }
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 6) if whole else 0.0

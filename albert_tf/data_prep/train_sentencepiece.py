@@ -18,7 +18,6 @@ import importlib.metadata
 import io
 import os
 import random
-import re
 from collections.abc import Iterable, Iterator
 
 from absl import flags
@@ -107,9 +106,7 @@ def _read_sentences(
                 if not sentence:
                     continue
                 counts["sentences_read"] += 1
-                if len(sentence) * 4 > MAX_SENTENCE_BYTES and (
-                    len(sentence.encode("utf-8")) > MAX_SENTENCE_BYTES
-                ):
+                if len(sentence.encode("utf-8")) > MAX_SENTENCE_BYTES:
                     counts["sentences_too_long"] += 1
                     continue
                 yield sentence
@@ -143,25 +140,10 @@ def _train(sentences: list[str], settings: VocabularySettings) -> bytes:
                 minloglevel=2,
             )
     except RuntimeError as error:
-        raise _explain(error, settings) from error
+        # After the place in its code, SentencePiece says which sizes are possible.
+        reason = str(error).rpartition("] ")[2]
+        raise AlbertError(f"SentencePiece could not train: {reason}") from error
     return model.getvalue()
-
-
-def _explain(error: RuntimeError, settings: VocabularySettings) -> AlbertError:
-    """Translates SentencePiece's message."""
-    message = str(error)
-    if too_high := re.search(r"too high.*value <= (\d+)", message):
-        return AlbertError(
-            f"The text is too small for a vocabulary of {settings.vocab_size} pieces; it allows "
-            f"at most {too_high.group(1)}: set `vocab_size`, or give more text."
-        )
-    if too_low := re.search(r"smaller than required_chars.*? (\d+) vs (\d+)", message):
-        return AlbertError(
-            f"`vocab_size`={settings.vocab_size} is too small: the characters of the text and the "
-            f"special pieces alone are {too_low.group(2)}; raise it, or lower "
-            "`character_coverage`."
-        )
-    return AlbertError(f"SentencePiece could not train: {message}")
 
 
 def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:

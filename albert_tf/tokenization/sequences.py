@@ -38,32 +38,24 @@ def join_segments(
 
 
 def pad_sequences(
-    tokenizer: Tokenizer,
-    sequences: Sequence[np.ndarray],
-    first_lengths: Sequence[int] | None = None,
-    length: int | None = None,
+    tokenizer: Tokenizer, sequences: Sequence[np.ndarray], length: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Pads sequences to one length.
+    """Pads sequences of one segment to one length.
 
     Args:
       tokenizer: has the id of the padding piece.
       sequences: n arrays of ids.
-      first_lengths: tokens of [CLS], segment A and its [SEP] in each sequence; by default all.
       length: L, at least that of the longest sequence, which is the default.
 
     Returns:
       `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, L].
     """
     sizes = np.array([len(sequence) for sequence in sequences])[:, None]
-    position = np.arange(sizes.max() if length is None else length)
-    present = position < sizes
+    present = np.arange(sizes.max() if length is None else length) < sizes
     ids = np.full(present.shape, tokenizer.pad_id, np.int32)
     ids[present] = np.concatenate(sequences)
-    second = np.zeros_like(present)
-    if first_lengths is not None:
-        second = present & (position >= np.asarray(first_lengths)[:, None])
     return {
         "input_word_ids": ids,
         "input_mask": present.astype(np.int32),
-        "input_type_ids": second.astype(np.int32),
+        "input_type_ids": np.zeros_like(ids),
     }

@@ -102,7 +102,14 @@ def test_the_description_has_the_options_and_statistics_of_every_folder(tmp_path
         return {"options": {"short_seq_prob": number / 10}, "statistics": {"instances": number}}
 
     one, both = (RecordSource(chosen, LABELS).description for chosen in (paths[:1], paths))
-    assert one == {"kind": "pretraining", "examples": 1, "shards": ["shard"], **built(1)}
+    options = {"short_seq_prob": 0.1, "input_files": []}
+    assert one == {
+        "kind": "pretraining",
+        "examples": 1,
+        "shards": ["shard"],
+        "options": options,
+        "statistics": {"instances": 1},
+    }
     statistics = {"folder 1": built(1), "folder 2": built(2)}
     shards = ["shard", "shard"]
     assert both == {**one, "examples": 3, "shards": shards, "statistics": statistics}

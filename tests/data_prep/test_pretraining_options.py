@@ -19,7 +19,7 @@ def test_max_predictions_follow_the_length():
     [
         (
             {"whole_sentences": True, "sentence_objective": "nsp"},
-            "`whole_sentences` does not go with `sentence_objective`=nsp, which",
+            "`whole_sentences` does not go with `sentence_objective`=nsp",
         ),
         *(
             (
@@ -30,7 +30,7 @@ def test_max_predictions_follow_the_length():
         ),
         (
             {"record_format": "compact", "sentence_objective": "nsp"},
-            "`sentence_objective`=nsp does not go with `record_format`=compact",
+            "`record_format`=compact does not go with `sentence_objective`=nsp",
         ),
     ],
 )

@@ -48,7 +48,10 @@ def outputs_of(loaded, *shape):
     tokenizer = loaded.task.tokenizer
     ids = tokenizer.encode_batch(TEXTS)
     rows = [join_segments(tokenizer, a, b) for a, b in zip(ids, ids[::-1])]
-    batch = pad_sequences(tokenizer, rows, [len(a) + 2 for a in ids])
+    batch = pad_sequences(tokenizer, rows)
+    first = np.array([[len(a) + 2] for a in ids])
+    is_second = np.arange(batch["input_mask"].shape[1]) >= first
+    batch["input_type_ids"] = batch["input_mask"] * is_second
     return loaded.model({name: x.reshape(*shape, -1) for name, x in batch.items()})
 
 

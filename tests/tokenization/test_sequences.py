@@ -40,10 +40,9 @@ def test_segments_are_joined_by_special_pieces(tokenizer):
 
 def test_sequences_are_padded_to_the_longest_or_to_a_length(tokenizer):
     pair, single = join_segments(tokenizer, [5], [6, 7]), join_segments(tokenizer, [5])
-    inputs = pad_sequences(tokenizer, [pair, single], [3, 3])
+    inputs = pad_sequences(tokenizer, [pair, single])
     assert inputs["input_word_ids"].tolist() == [pair.tolist(), [*single, *[tokenizer.pad_id] * 3]]
     assert inputs["input_mask"].tolist() == [[1] * 6, [1, 1, 1, 0, 0, 0]]
-    assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0] * 6]
     inputs = pad_sequences(tokenizer, [single], length=5)
     assert inputs["input_word_ids"].shape == (1, 5)
     assert not inputs["input_type_ids"].any()
