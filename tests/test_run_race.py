@@ -109,7 +109,7 @@ def test_a_few_questions_are_learned_by_heart(model):
     assert results["loss"] < 0.1
     assert results["chance_accuracy"] == 0.25
     assert results["chance_loss"] == pytest.approx(math.log(4))
-    assert "train: 16 questions (8 middle, 8 high) about 8 texts, 4 options each" in printed
+    assert "train: 16 questions about 8 texts, 4 options each" in printed
     assert f"\n  albert choose {output_dir} red green --question=" in printed
 
 
@@ -162,7 +162,7 @@ def test_a_model_directory_alone_predicts_questions_with_any_number_of_options(
     ("arguments", "message"),
     [
         ([], "nothing to do"),
-        (["--do_eval"], "--do_eval needs --data_dir (for RACE) or --eval_file"),
+        (["--do_train"], "--do_train needs --train_file"),
         (
             ["--do_predict", "--predict_file={folder}/new.jsonl"],
             "out does not exist; give the",

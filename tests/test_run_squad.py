@@ -144,8 +144,10 @@ def test_a_handful_of_questions_is_learned_and_results_are_written(trained, fold
         assert results["all_null_f1"] == 50
         kept = read(output_dir / "thresholds.json")["thresholds"]
         assert kept == {"null_threshold": results["null_threshold"]}
-        assert "train: 16 questions, 16 windows; 1 are left out, as their answers" in printed
-        assert ") 'Mars'" in printed
+        left_out = (output_dir / "left_out_train.txt").read_text()
+        assert "train: 16 questions, 16 windows; 1 are left out (left_out_*.txt in" in printed
+        assert "has the answer 'Mars', which is not in the context as whole words." in left_out
+        assert left_out.strip() in printed and left_out.count("\n") == 1
         assert "all_null_f1" in printed and "Threshold on the null odds" in printed
 
 

@@ -56,7 +56,7 @@ def test_names_are_learned_evaluated_and_predicted(tmp_path, run_script):
         "--max_seq_length=16",
     ).ok()  # fmt: skip
     results = json.loads((folder / "run/eval_results.json").read_text())
-    assert min(results[x] for x in ("f1", "precision", "PER_f1", "LOC_recall")) > 0.9
+    assert min(results[x] for x in ("f1", "precision", "strict_f1", "PER_f1", "LOC_recall")) > 0.9
     run_script(run_tagger, *model, "--do_predict", f"--predict_file={folder}/predict.txt").ok()
     found = (folder / "run/predictions.txt").read_text().splitlines()
     expected = [line.replace(" ", "\t") for line in sentences(10, "predict")]

@@ -24,8 +24,6 @@ NO_NUMBER = -1
 #: Most pieces and most sequences of a batch of `length_batches`.
 _MAX_PIECES = 16384
 _MAX_ROWS = 256
-#: The number of batches from which on progress is shown.
-_SHOWN_BATCHES = 8
 #: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
 #: otherwise close to each other, as padding costs time: multiples of 2 up to 32, of 4 up to 64, ….
 _FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
@@ -53,7 +51,7 @@ def length_buckets(
 def length_batches(
     lengths: Sequence[int], label: str, batch_size: int | None = None
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields batches of sequences, the longest first, and shows progress if there are many.
+    """Yields batches of sequences, the longest first, and shows progress.
 
     The lengths are in pieces; `label` names the work in the progress. Without a `batch_size`,
     batches have as many sequences as usual computers hold.
@@ -78,8 +76,7 @@ def length_batches(
         size = batch_size or min(_MAX_ROWS, max(1, _MAX_PIECES // length))
         batches.append((order[:size], length))
         order = order[size:]
-    silent = len(batches) < _SHOWN_BATCHES
-    with Progress(label, len(lengths), "sequences", silent=silent) as progress:
+    with Progress(label, len(lengths), "sequences") as progress:
         for rows, length in batches:
             yield rows, length
             progress.update(len(rows))

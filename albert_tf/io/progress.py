@@ -14,6 +14,8 @@ from albert_tf.io.log import show
 
 #: Seconds between lines if the output is not a terminal.
 LINE_SECONDS = 10.0
+#: Seconds before a bar appears, so that short work shows none.
+_BAR_DELAY = 0.5
 
 
 class Progress(tqdm):
@@ -24,7 +26,6 @@ class Progress(tqdm):
       total: the amount of work; None if unknown.
       unit: unit of the amounts; bytes ("B") are shown as k, M, G.
       initial: the amount that an interrupted run did before.
-      silent: show nothing, because the work is done at once.
     """
 
     monitor_interval = 0  # No thread: each update looks at the time.
@@ -35,7 +36,6 @@ class Progress(tqdm):
         total: int | None,
         unit: str = "B",
         initial: int = 0,
-        silent: bool = False,
     ) -> None:
         self._lines = not _can_redraw()
         amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left" if total else "{n_fmt}"
@@ -47,11 +47,10 @@ class Progress(tqdm):
             bar_format=f"{label} {amount}  {{desc}}",
             file=io.StringIO() if self._lines else sys.stderr,  # See `display` about lines.
             mininterval=LINE_SECONDS if self._lines else 0.1,
-            delay=LINE_SECONDS if self._lines else 0,
+            delay=LINE_SECONDS if self._lines else _BAR_DELAY,
             miniters=0,
             dynamic_ncols=True,
             leave=False if self._lines else None,  # None removes a bar below another one.
-            disable=silent,
         )
 
     def update(self, amount: int = 1, text: str = "") -> bool | None:

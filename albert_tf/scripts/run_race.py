@@ -27,7 +27,6 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path, define_settings, refuse_flags
-from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.multiple_choice import data
 
@@ -48,20 +47,17 @@ def define_flags() -> None:
 
 def _main() -> None:
     shared.check_requested()
-    of_race = [action for action in shared.requested() if not FLAGS[f"{action}_file"].value]
-    if of_race and not FLAGS.data_dir:
-        raise AlbertError(f"--do_{of_race[0]} needs --data_dir (for RACE) or --{of_race[0]}_file.")
-    if not of_race:
-        reason = "all questions are read from --train_file, --eval_file and --predict_file."
-        refuse_flags(("data_dir",), reason)
+    if FLAGS.data_dir:
+        own = [f"{action}_file" for action in shared.ACTIONS]
+        refuse_flags(own, "all questions are those of RACE in --data_dir.")
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.tasks.runner import run
 
     def read(action: str, _: object) -> list[data.MultipleChoiceExample]:
-        if path := FLAGS[f"{action}_file"].value:
-            return data.read_questions(path)
-        return data.read_race(FLAGS.data_dir, _SPLITS[action])
+        if FLAGS.data_dir:
+            return data.read_race(FLAGS.data_dir, _SPLITS[action])
+        return data.read_questions(shared.file_of(action))
 
     # All data is read before anything is trained, so that its errors show at once.
     run(*shared.open_run(MultipleChoiceTask, "race", read))

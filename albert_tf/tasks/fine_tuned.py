@@ -19,7 +19,6 @@ from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.fine_tuning_task import FineTuningTask
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
@@ -138,8 +137,7 @@ class FineTunedModel(abc.ABC):
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled data, as the task's script computes them.
 
-        The weights and settings are those of this object; the precision is that of the run, while
-        predictions of single texts are made in float32.
+        The weights and settings are those of this object, in float32.
 
         Args:
           data: as for `train`, with the same columns.
@@ -147,16 +145,9 @@ class FineTunedModel(abc.ABC):
         Raises:
           AlbertError: the data is malformed or lacks labels.
         """
-        from albert_tf.training.estimator import Estimator
-
         examples = self._read(data, "eval", vars(self.task.spec))
-        size = self.task.eval_batch_size
-        run = FineTuneConfig(self.folder, eval_batch_size=size)
-        estimator, weights = Estimator(self.task, run), self.model.named_weights()
-        for name, weight in estimator.model.named_weights().items():
-            weight.assign(weights[name])
-        spec = self.task.open_examples(examples, "eval").eval_spec(size)
-        return estimator.metrics(spec, estimator.outputs(spec))
+        held_out = self.task.open_examples(examples, "eval")
+        return self.task.metrics(held_out.outputs(self._predict), held_out)
 
     def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_model`.

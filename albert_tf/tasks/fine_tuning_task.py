@@ -137,13 +137,11 @@ class FineTuningTask(Task):
           AlbertError: the folder does not hold a model trained for this task, or there is no such
             entry.
         """
-        where = os.path.join(folder, TASK_FILE)
-        where += f", with {joined(changes)} changed," if changes else ""
+        check_names(changes, [field.name for field in dataclasses.fields(cls.spec_class)])
         values = {**RunFolder(folder).task(cls.name), **changes}
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         values.pop("thresholds", None)
-        where += f" does not describe {cls.name.replace('_', ' ')}"
-        spec = from_json(cls.spec_class, values, where)
+        spec = from_json(cls.spec_class, values, os.path.join(folder, TASK_FILE))
         task = cls(*load_model_files(folder), spec)
         task.thresholds = load_thresholds(RunFolder(folder), task.threshold_names)
         return task
@@ -218,8 +216,7 @@ class FineTuningTask(Task):
                     yield join_segments(self.tokenizer, first, second), len(first) + 2
                 progress.update(len(chunk))
 
-        silent = len(pairs) <= _CHUNK
-        with Progress("tokenizing", len(pairs), "sequences", silent=silent) as progress:
+        with Progress("tokenizing", len(pairs), "sequences") as progress:
             data = Sequences(sequences(), self.tokenizer.pad_id, columns, group=group)
         longest = self.spec.max_seq_length
         cut_ones = "sequence is" if number == 1 else "sequences are"

@@ -200,13 +200,10 @@ def _fine_tune_seeds(
         with removal.own_temporaries(owner, config.output_dir):
             files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
     barrier(estimator.strategy)  # All processes read the file next.
-    log.info(f"{task.best_metric} of {len(values)} seeds:")
-    for name, value in values.items():
-        log.info(f"  {name:12} {'diverged' if value is None else f'{value:.4f}'}")
     found = sorted(finite.values())
     log.info(
-        f"  median {statistics.median(found):.4f}, best {finite[best]:.4f} ({best}), "
-        f"spread {found[0]:.4f} to {found[-1]:.4f}."
+        f"{task.best_metric} of {len(found)} seeds: median {statistics.median(found):.4f}, best "
+        f"{finite[best]:.4f} ({best}), spread {found[0]:.4f} to {found[-1]:.4f}."
     )
 
 

@@ -291,14 +291,12 @@ def read_predictions(path: str) -> Predictions:
             row = [float(field) for field in fields[first + bool(labels) :]]
         except ValueError:
             row = []
-        valid = len(fields) == len(header) and math.isfinite(sum(row))
-        if labels and valid:
-            valid = min(row, default=-1) >= 0 and abs(sum(row) - 1) < _SUM_TOLERANCE
-        if not (row and valid):
-            what = "a number"
-            if labels:
-                what = "probabilities that sum to 1 (those of several labels are not averaged)"
-            raise AlbertError(f"{path}:{number}: the prediction is damaged; it should be {what}.")
+        valid = row and len(fields) == len(header) and math.isfinite(sum(row))
+        if not valid or (labels and abs(sum(row) - 1) > _SUM_TOLERANCE):
+            raise AlbertError(
+                f"{path}:{number}: the prediction is damaged; it should be a number, or "
+                "probabilities that sum to 1 (those of several labels are not averaged)."
+            )
         columns.append(fields[:first])
         values.append(row if labels else row[0])
     if not values:

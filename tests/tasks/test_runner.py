@@ -199,7 +199,7 @@ def test_each_seed_has_a_folder_and_the_best_is_recorded(seeds):
     assert record["values"][record["best"]] == max(record["values"].values())
     assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
     assert f"Seed 3: accuracy {record['values']['seed-3']:.4f}" in seeds.printed
-    assert "accuracy of 2 seeds:" in seeds.printed
+    assert "accuracy of 2 seeds: median " in seeds.printed
     assert "majority_accuracy        0.5000" in seeds.printed
     assert seeds.results["accuracy"] == record["values"][record["best"]]
 
@@ -288,9 +288,7 @@ def test_a_seed_that_diverges_does_not_hide_the_other(
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
     assert record["values"]["seed-3"] is None and record["values"]["seed-4"] is not None
     assert record["best"] == "seed-4"
-    printed = capsys.readouterr().out
-    assert "Training has diverged: 2 steps in a row" in printed
-    assert "seed-3       diverged" in printed
+    assert "Training has diverged: 2 steps in a row" in capsys.readouterr().out
 
 
 def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.json_values import joined
 from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.tables import find_predictions, read_predictions
@@ -40,15 +41,11 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
       AlbertError: see `read_predictions`; or they are not for the rows of the test set.
     """
     columns, labels, values = read_predictions(path)
-    if tuple(labels) != task.labels:
+    rows = tuple(map(str, range(split.rows)))
+    if (tuple(labels), columns["id"]) != (task.labels, rows):
         raise AlbertError(
-            f"{path}: these are not predictions for {split.file}, which have the columns id, "
-            f"prediction, {', '.join(task.labels)}."
-        )
-    if columns["id"] != tuple(map(str, range(split.rows))):
-        raise AlbertError(
-            f"{path} has predictions for other rows ({len(values):,}) than the server expects "
-            f"({split.rows:,}, numbered from 0); predict {split.file} as GLUE distributes it."
+            f"{path} has no predictions for {split.file} as GLUE distributes it: {split.rows:,} "
+            f"rows, numbered from 0, with the columns {joined(['id', 'prediction', *task.labels])}."
         )
     if labels:
         return [labels[i] for i in values.argmax(axis=-1)]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections
 import math
 import re
 from collections.abc import Sequence
@@ -89,12 +88,11 @@ class MultipleChoiceTask(ChoiceTask):
             (x.context, option_text(x.question, option)) for x in examples for option in x.options
         ]
         data, notes = self.join(pairs, cut, {"label_ids": np.array(labels)}, choices)
-        groups = collections.Counter(example.group for example in examples)
-        counts = [f"{groups[group]:,} {group}" for group in RACE_GROUPS if groups[group]]
-        summary = f"{len(examples):,} questions"
-        summary += f" ({', '.join(counts)})" if counts else ""
-        summary += f" about {len({x.context for x in examples}):,} texts, {choices} options each, "
-        summary += f"{data.mean_length:.0f} tokens on average"
+        contexts = len({example.context for example in examples})
+        summary = (
+            f"{len(examples):,} questions about {contexts:,} texts, {choices} options each, "
+            f"{data.mean_length:.0f} tokens on average"
+        )
         return ExampleSet(examples, data, summary, notes=notes)
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:

@@ -90,7 +90,7 @@ class QuestionAnswerer(FineTunedModel):
         return read_squad(data, name)
 
     def answer(
-        self, question: str | Sequence[str], context: str | Sequence[str]
+        self, question: str | Sequence[str], context: str | Sequence[str] | None = None
     ) -> FoundAnswer | list[FoundAnswer]:
         """Returns the best answer to a question, or those to several.
 
@@ -102,11 +102,14 @@ class QuestionAnswerer(FineTunedModel):
             several texts for one.
 
         Raises:
-          AlbertError: an argument is neither a string nor a list of them, or the lists differ in
-            length.
+          AlbertError: an argument is neither a string nor a list, the lists differ in length, or
+            more than a tenth of their items are not strings.
         """
         lists = [value for value in (question, context) if is_list(value)]
-        columns = each_of(len(lists[0]) if lists else 1, question=question, context=context)
+        size = len(lists[0]) if lists else 1
+        if context is None and not size:
+            context = ""
+        columns = each_of(size, question=question, context=context)
         found = self.answers(row_questions(data_rows(columns, "answer")))
         return found if lists else found[0]
 

@@ -20,14 +20,21 @@ from albert_tf.io.text_tables import Rows, read_rows
 from albert_tf.settings import Settings, setting
 from albert_tf.tasks.tables import with_distinct_ids
 
-PREDICTIONS_FILE = "predictions.json"
-_NBEST_FILE = "nbest_predictions.json"
-_NULL_ODDS_FILE = "null_odds.json"
-FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
+#: The files of answers: the best ones, lists of the best, and null odds.
+FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 _ANSWERS = (
     "they must be texts, objects with 'text' and 'answer_start', or an object with lists of these, "
     "of one length, and no text may be empty"
 )
+#: A letter, digit or sign on one, but not of scripts without spaces between words, or (in Hangul)
+#: before particles.
+_LETTER = (
+    "(?:[^\\W_\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff"
+    "\uff66-\uffdc\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+    "|[\u0300-\u036f\u0591-\u05c7\u0610-\u06ed\u0900-\u0963\u0966-\u0dff])"
+)
+#: A place inside a word, or inside a number such as 1.5.
+_INSIDE = re.compile(rf"(?<={_LETTER})(?={_LETTER})|(?<=\d)(?=[.,]\d)|(?<=\d[.,])(?=\d)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +103,8 @@ class Question:
       answers: gold answers; none if the question is unanswerable or has no labels.
       is_impossible: the paragraph does not answer the question, which only 2.0 allows.
       where: its place and id, for errors.
+      problem: what is wrong with its row, such as "has no text 'context'"; without both texts, the
+        question and the context are empty.
     """
 
     id: str
@@ -104,6 +113,7 @@ class Question:
     answers: tuple[Answer, ...]
     is_impossible: bool
     where: str
+    problem: str = ""
 
 
 def version_of(questions: Iterable[Question]) -> str:
@@ -145,66 +155,83 @@ def row_questions(rows: Rows) -> list[Question]:
     A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
     `is_impossible`. The answers are a text, a list of texts, SQuAD's list of objects with `text`
     and `answer_start`, or a dict of lists with these names, as in Hugging Face's data sets. A text
-    without a start is searched for in the context, see `answer_span`. An empty list means that the
+    without a start is searched for in the context, see `answer_spans`. An empty list means that the
     context does not answer the question, as does an `is_impossible` that is true; None, an empty
-    text or no column, that the answers are unknown.
+    text or no column, that the answers are unknown. A malformed row is a question with a `problem`.
 
     Raises:
-      AlbertError: a row lacks a text, its answers are malformed, or an id occurs twice.
+      AlbertError: an id occurs twice.
     """
     questions: list[Question] = []
     contexts: dict[str, str] = {}
     for place, row in rows:
         id_ = str(row.get("id", len(questions)))
         where = f"{place} (question {id_})"
-        for name in ("question", "context"):
-            if not isinstance(row.get(name), str):
-                raise AlbertError(f"{where} has no text {name!r}; it has {joined(row)}.")
-        given = row.get("answers")
-        answers = () if given in (None, "") else _answers(given, where)
-        impossible = str(row.get("is_impossible")).lower() == "true"  # A text in tables.
-        impossible |= given not in (None, "") and not answers
-        answers = () if impossible else answers
-        context = contexts.setdefault(row["context"], row["context"])
-        questions.append(Question(id_, row["question"], context, answers, impossible, where))
+        answers, impossible = row.get("answers"), row.get("is_impossible")
+        if isinstance(impossible, str):  # In a table of texts.
+            impossible = {"true": True, "false": False, "": None}.get(
+                impossible.lower(), impossible
+            )
+        found, problem = () if answers in (None, "") else _answers(answers), ""
+        if found is None:
+            problem = f"has malformed answers; {_ANSWERS}: {short_repr(answers)}"
+        elif impossible is None:
+            impossible = answers not in (None, "") and not found
+        elif not isinstance(impossible, bool):
+            problem = f"has an 'is_impossible' that is not true or false: {short_repr(impossible)}"
+        elif impossible and found:
+            problem = "has answers although it is marked is_impossible"
+        question, context = row.get("question"), row.get("context")
+        for name, text in {"question": question, "context": context}.items():
+            if not isinstance(text, str):
+                problem, question, context = f"has no text {name!r}; it has {joined(row)}", "", ""
+        if problem:
+            found, impossible = (), False
+        context = contexts.setdefault(context, context)
+        questions.append(Question(id_, question, context, found, impossible, where, problem))
     return with_distinct_ids(questions)
 
 
-def _answers(value: Any, where: str) -> tuple[Answer, ...]:
-    """Returns the answers of a row; see `row_questions`."""
+def _answers(value: Any) -> tuple[Answer, ...] | None:
+    """Returns the answers of a row, None if they are malformed; see `row_questions`."""
     try:
         if isinstance(value, dict):
             texts = value["text"]
             starts = value.get("answer_start") or [None] * len(texts)
-            valid = len(texts) == len(starts)
             entries = [{"text": x, "answer_start": y} for x, y in zip(texts, starts)]
+            if not isinstance(texts, list) or len(starts) != len(texts):
+                return None
         else:
-            valid, entries = True, [value] if isinstance(value, str) else value
+            entries = [value] if isinstance(value, str) else value
         entries = [{"text": x} if isinstance(x, str) else x for x in entries]
         answers = tuple(Answer(x["text"], x.get("answer_start")) for x in entries)
-        valid &= all(type(x.start) in (int, type(None)) and x.text.strip() for x in answers)
+        valid = all(type(x.start) in (int, type(None)) and x.text.strip() for x in answers)
     except (AttributeError, KeyError, TypeError):
-        valid = False
-    if not valid:
-        raise AlbertError(f"{where} has malformed answers; {_ANSWERS}: {short_repr(value)}.")
-    return answers
+        return None
+    return answers if valid else None
 
 
-def answer_span(context: str, answer: Answer) -> tuple[int, int] | None:
-    """Finds an answer in a context; returns its characters [start, end), None if it is not there.
+def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
+    """Finds an answer in a context; returns its possible characters [start, end), the best first.
 
-    If it is not where the data says, that is the place of its text which is nearest to that, or the
-    first one: between words or, as in scripts without spaces, else inside of them.
+    An answer that is where the data says has only this place; not one at 0, which may stand for an
+    unknown start, that ends inside a word if there is another place. Others have the places where
+    their text is at the bounds of words, or else those of a text that differs in case and white
+    space, sorted by the distance to the start in the data, or to the beginning.
     """
-    text = answer.text.strip()
-    start = (answer.start or 0) + answer.text.find(text)
-    if answer.start is not None and start >= 0 and context.startswith(text, start):
-        return start, start + len(text)
-    exact = re.escape(text)
-    for pattern in (rf"(?<!\w){exact}(?!\w)", exact):
-        if spans := [match.span() for match in re.finditer(pattern, context)]:
-            return min(spans, key=lambda span: abs(span[0] - start))
-    return None
+    text, start, exact = answer.text.strip(), 0, []
+    if answer.start is not None:
+        start = answer.start + answer.text.find(text)
+        if start >= 0 and context.startswith(text, start):
+            exact = [(start, start + len(text))]
+            if start or not _INSIDE.match(context, len(text)):
+                return exact
+    loose = r"\s+".join(map(re.escape, text.split()))
+    for pattern in (re.escape(text), f"(?i:{loose})"):
+        found = (match.span(1) for match in re.finditer(f"(?=({pattern}))", context))
+        if spans := [span for span in found if not any(_INSIDE.match(context, x) for x in span)]:
+            return sorted(spans, key=lambda span: abs(span[0] - start))
+    return exact
 
 
 class Answers(NamedTuple):
@@ -231,9 +258,9 @@ def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
 
 def write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
     """Writes the files of answers; returns the path of predictions.json."""
-    path = os.path.join(folder, PREDICTIONS_FILE)
-    files.write_json(path, predictions(answers, threshold))
-    files.write_json(os.path.join(folder, _NBEST_FILE), answers.nbest)
+    best, nbest, null_odds = (os.path.join(folder, name) for name in FILES)
+    files.write_json(best, predictions(answers, threshold))
+    files.write_json(nbest, answers.nbest)
     if answers.null_odds:
-        files.write_json(os.path.join(folder, _NULL_ODDS_FILE), answers.null_odds)
-    return path
+        files.write_json(null_odds, answers.null_odds)
+    return best

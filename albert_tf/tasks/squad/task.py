@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.keras2 import keras
@@ -31,7 +33,7 @@ from albert_tf.tasks.squad.data import (
     FILES,
     Question,
     SquadSpec,
-    answer_span,
+    answer_spans,
     write_answers,
 )
 from albert_tf.tasks.squad.scoring import score_answers
@@ -48,25 +50,35 @@ if TYPE_CHECKING:
 THRESHOLD = "null_threshold"
 #: The columns of training windows.
 LABELS = ("start_positions", "end_positions")
-#: Questions that are left out, and shown.
+#: Questions with problems that are shown; all are in a file.
 _SHOWN = 3
 _SPAN_LOGITS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(eq=False)
 class QuestionSet(ExampleSet):
-    """Questions, whose sequences are windows of their contexts, in the order of `asked`."""
+    """Questions, whose sequences are windows of their contexts, in the order of `asked`.
+
+    `left_out` says which others the data has, and why they are left out; or, of questions without
+    labels, which have no context.
+    """
 
     asked: WindowedQuestions | None = None
+    left_out: Sequence[str] = ()
 
 
 class SquadTask(FineTuningTask):
-    """Answers are spans of the context (official run_squad_v1 and run_squad_v2)."""
+    """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
+
+    Attributes:
+      left_out: of the training data; see QuestionSet.
+    """
 
     name = "squad"
     spec_class = SquadSpec
     prediction_files = FILES
     constant_answers: ClassVar = {"f1": "all_null_f1"}
+    left_out: Sequence[str] = ()
 
     @property
     def best_metric(self) -> str:
@@ -107,24 +119,14 @@ class SquadTask(FineTuningTask):
         `end_positions` are the answer's first and last position in the window, and 0 ([CLS]) in a
         window without an answer.
 
-        Questions whose answers are not in the context are left out of the training. The answer to
-        an empty context is "".
+        Questions with a problem, without an answer, or (in training) with answers that are not in
+        the context are left out; without labels, none is, and the answer to an empty context is "".
 
         Raises:
-          AlbertError: a question has no answer, or one of 1.1 is unanswerable; or more than a tenth
-            would be left out.
+          AlbertError: more than a tenth of the questions would be left out, or lack a text.
         """
-        version, notes = self.spec.version, []
-        for question in examples if labelled else ():
-            if not (question.answers or question.is_impossible):
-                raise AlbertError(
-                    f"{question.where} has no answer, which training and evaluation need; use "
-                    "`do_predict` for questions whose answers are unknown."
-                )
-            if question.is_impossible and version == "1.1":
-                raise AlbertError(f"{question.where} is unanswerable, which needs `version`=2.0.")
-        if training:
-            examples, spans, notes = _found(examples)
+        version = self.spec.version
+        examples, spans, left_out, repeated = _usable(examples, version, labelled, training)
         asked = make_windows(examples, self.tokenizer, self.spec)
         number = len(asked.windows.question)
         rows, columns = np.arange(number), {}
@@ -139,12 +141,32 @@ class SquadTask(FineTuningTask):
         summary = f"{len(examples):,} questions, {len(rows):,} windows"
         if unused := number - len(rows):
             summary += f", {unused:,} more without the answer left out"
+        notes = []
         if asked.cut:
             longest = self.spec.max_query_length
             notes.append(f"{asked.cut:,} questions are longer than {longest} tokens and cut")
+        if repeated:
+            notes.append(
+                f"{repeated:,} answers without their right start occur several times; the nearest "
+                "place is taken, or the first"
+            )
+        if left_out:
+            what = 'lack a text and have the answer ""'
+            if labelled:
+                what = "are left out (left_out_*.txt in the output directory has all)"
+            notes.append("\n  ".join([f"{len(left_out):,} {what}, such as:", *left_out[:_SHOWN]]))
+        if training:
+            self.left_out = left_out
         answers = repr([(question.answers, question.is_impossible) for question in examples])
         identity = hashlib.sha256(answers.encode()).hexdigest()[:16]
-        return QuestionSet(examples, data, summary, identity, notes=notes, asked=asked)
+        return QuestionSet(
+            examples, data, summary, identity, notes=notes, asked=asked, left_out=left_out
+        )
+
+    def save_files(self, folder: str) -> None:
+        """See FineTuningTask; also lists the questions that are left out of the training."""
+        super().save_files(folder)
+        _write_left_out(folder, "train", self.left_out)
 
     def text_form(self, model: AlbertModel) -> TextForm:
         """See AnswerForm."""
@@ -231,6 +253,7 @@ class SquadTask(FineTuningTask):
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
         if (threshold := self.answer_threshold) is not None:
             log.info(f"Threshold on the null odds: {threshold:.4f}.")
+        _write_left_out(folder.path, data.name, data.left_out)
         answers = extract_answers(data.asked, outputs, self.spec)
         path = write_answers(folder.path, answers, threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
@@ -240,27 +263,49 @@ class SquadTask(FineTuningTask):
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
 
 
-def _found(
-    examples: Sequence[Question],
-) -> tuple[list[Question], list[tuple[int, int] | None], list[str]]:
-    """Chooses the training questions whose answers are in their contexts; see `SquadTask.encode`.
+def _usable(
+    examples: Sequence[Question], version: str, labelled: bool, training: bool
+) -> tuple[list[Question], list[tuple[int, int] | None], list[str], int]:
+    """Chooses the questions to encode; see `SquadTask.encode`.
 
     Returns:
-      The questions, the characters of each one's answer (None if there is none), and notes.
+      The questions; in training, the characters of each one's answer; what is wrong with others,
+      or, without labels, with some of them; and how many answers occur several times.
     """
-    chosen, spans, left_out = [], [], []
+    chosen, spans, wrong, repeated = [], [], [], 0
     for question in examples:
-        places = (answer_span(question.context, answer) for answer in question.answers)
-        span = next(filter(None, places), None)
-        if span or question.is_impossible:
+        found, problem = [None], question.problem
+        if not labelled:
+            problem = "" if question.context else problem
+        elif not (problem or question.answers or question.is_impossible):
+            problem = (
+                "has no answer, which training and evaluation need; use `do_predict` for questions "
+                "whose answers are unknown"
+            )
+        elif question.is_impossible and version == "1.1":
+            problem = "is unanswerable, which needs `version`=2.0"
+        elif training and question.answers:
+            places = (answer_spans(question.context, answer) for answer in question.answers)
+            found = next(filter(None, places), [])
+            repeated += len(found) > 1
+            if not found:
+                text = short_repr(question.answers[0].text)
+                problem = f"has the answer {text}, which is not in the context as whole words"
+        if problem:
+            wrong.append(f"{question.where} {problem}.")
+        if not (problem and labelled):
             chosen.append(question)
-            spans.append(span)
-        else:
-            left_out.append(f"{question.where} {short_repr(question.answers[0].text)}")
-    if not left_out:
-        return chosen, spans, []
-    shown = "; ".join(left_out[:_SHOWN])
-    note = f"{len(left_out):,} are left out, as their answers are not in the contexts: {shown}"
-    if len(left_out) * 10 > len(examples):
-        raise AlbertError(f"Of {len(examples):,} questions, more than a tenth, {note}.")
-    return chosen, spans, [note]
+            spans.append(found[0])
+    if len(wrong) * 10 > len(examples):
+        raise AlbertError(
+            f"{len(wrong):,} of {len(examples):,} questions cannot be used, and not more than a "
+            f"tenth are left out: {' '.join(wrong[:_SHOWN])}"
+        )
+    return chosen, spans, wrong, repeated
+
+
+def _write_left_out(folder: str, name: str, left_out: Sequence[str]) -> None:
+    """Lists what was left out of a data set in a file, if there is something, or was before."""
+    path = os.path.join(folder, f"left_out_{name}.txt")
+    if left_out or files.exists(path):
+        files.write_text(path, "".join(f"{line}\n" for line in left_out))

@@ -57,6 +57,12 @@ class TaggingSpec(Settings):
     def _has_prefixes(self) -> bool:
         return all(map(_OF_ENTITIES.fullmatch, self.tags))
 
+    @property
+    def strict_form(self) -> str:
+        """The prefixes of an entity that is well-formed, as a regular expression."""
+        ends = {self.kind(tag)[0] for tag in self.tags} & {"E", "S"}
+        return "S|BI*E" if ends else "BI*"
+
 
 @dataclasses.dataclass(frozen=True)
 class TaggedText:
@@ -97,11 +103,12 @@ class Tagged(NamedTuple):
     entities: list[Entity]
 
 
-def entities(tags: Sequence[str], spec: TaggingSpec) -> set[tuple[int, int, str]]:
+def entities(tags: Sequence[str], spec: TaggingSpec, form: str = ".+") -> set[tuple[int, int, str]]:
     """Returns the entities that the tags of a text's words stand for, as conlleval finds them.
 
     An entity begins at B or S, after E or S, and where the label changes or O precedes. So it may
-    begin with I.
+    begin with I; with `spec.strict_form`, only those that are well-formed are returned, as by
+    seqeval in its strict mode.
 
     Returns:
       The words [first, end) of each, and its label.
@@ -112,10 +119,11 @@ def entities(tags: Sequence[str], spec: TaggingSpec) -> set[tuple[int, int, str]
         prefix, label = kind
         if prefix != OUTSIDE:
             if prefix in "BS" or before[0] in "ES" or before[1] != label:
-                found.append([number, number, label])
+                found.append([number, number, label, ""])
             found[-1][1] = number + 1
+            found[-1][3] += prefix
         before = kind
-    return {*map(tuple, found)}
+    return {tuple(entity) for *entity, prefixes in found if re.fullmatch(form, prefixes)}
 
 
 def read_tagged(data: Any, name: str = "") -> list[TaggedText]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
@@ -82,13 +81,11 @@ class TagForm(TextForm):
     def found(self, data: TaggedSet, outputs: Arrays) -> Arrays:
         """See TextForm."""
         rows = [result.entities for result in data.results(outputs, self.task.spec)]
-        longest = max(map(len, rows))
-        padded = [[*row, *[Entity("", "", 0, 0, 0.0)] * (longest - len(row))] for row in rows]
-        found = {}
-        for name, kind in zip(Entity._fields, (str, str, np.int32, np.int32, np.float32)):
-            values = np.array([[getattr(x, name) for x in row] for row in padded], kind)
-            # Without any entity, NumPy would make floats of the texts.
-            found[name] = np.char.encode(values, "utf-8").astype("S") if kind is str else values
+        kinds, found = (tf.string, tf.string, tf.int32, tf.int32, tf.float32), {}
+        for name, kind in zip(Entity._fields, kinds):
+            values = [[getattr(entity, name) for entity in row] for row in rows]
+            values = tf.ragged.constant(values, kind, ragged_rank=1).to_tensor().numpy()
+            found[name] = values.astype("S") if kind is tf.string else values
         return found
 
 

@@ -143,7 +143,7 @@ class TaggingTask(FineTuningTask):
     def metrics(self, outputs: Arrays, examples: TaggedSet) -> dict[str, float]:
         """Returns precision, recall and F1 of entities, overall and by label, and token accuracy.
 
-        Those of `conlleval`.
+        Those of `conlleval`; the ones named strict are of seqeval's strict mode, see `entities`.
         """
         found = [result.tags for result in examples.results(outputs, self.spec)]
         return tagging_metrics([text.tags for text in examples.examples], found, self.spec)
@@ -191,16 +191,18 @@ def tagging_metrics(
     gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], spec: TaggingSpec
 ) -> dict[str, float]:
     """Computes the metrics of tags of the words of texts; see `TaggingTask.metrics`."""
-    sets = [
-        {(i, *x) for i, tags in enumerate(rows) for x in entities(tags, spec)}
-        for rows in (gold, found)
-    ]
-    labels, metrics = sorted({x[-1] for x in set.union(*sets)}), {}
-    for name, label in (("", ""), *((f"{label}_", label) for label in labels)):
-        true, guessed = ({x for x in chosen if label in ("", x[-1])} for chosen in sets)
-        right = len(true & guessed)
-        metrics[f"{name}precision"] = right / max(len(guessed), 1)
-        metrics[f"{name}recall"] = right / max(len(true), 1)
-        metrics[f"{name}f1"] = 2 * right / max(len(guessed) + len(true), 1)
+    metrics = {}
+    for prefix, form in (("", ".+"), ("strict_", spec.strict_form)):
+        sets = [
+            {(i, *x) for i, tags in enumerate(rows) for x in entities(tags, spec, form)}
+            for rows in (gold, found)
+        ]
+        labels = () if prefix else sorted({x[-1] for x in set.union(*sets)})
+        for name, label in ((prefix, ""), *((f"{label}_", label) for label in labels)):
+            true, guessed = ({x for x in chosen if label in ("", x[-1])} for chosen in sets)
+            right = len(true & guessed)
+            metrics[f"{name}precision"] = right / max(len(guessed), 1)
+            metrics[f"{name}recall"] = right / max(len(true), 1)
+            metrics[f"{name}f1"] = 2 * right / max(len(guessed) + len(true), 1)
     right = [a == b for row in zip(gold, found) for a, b in zip(*row)]
     return {**metrics, "accuracy": sum(right) / max(len(right), 1)}

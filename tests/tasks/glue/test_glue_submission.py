@@ -85,9 +85,9 @@ def test_runs_go_into_one_complete_zip(few, tmp_path, run_script):
 @pytest.mark.parametrize(
     ("rows", "changed", "message"),
     [
-        (145, {}, "other rows (145) than the server expects (146, numbered from 0)"),
-        (146, {1: "1\t0\t0.5\t0.5"}, "predict WNLI/test.tsv as GLUE distributes it"),
-        (146, {0: "id\tprediction\tno\tyes"}, ": these are not predictions for WNLI"),
+        (145, {}, "as GLUE distributes it: 146 rows, numbered from 0"),
+        (146, {1: "1\t0\t0.5\t0.5"}, "predictions for WNLI/test.tsv as GLUE distributes it"),
+        (146, {0: "id\tprediction\tno\tyes"}, " has no predictions for WNLI"),
         (146, {4: "3\t0\tnan\t0.5"}, ":5: the prediction is damaged"),
     ],
 )

@@ -79,7 +79,7 @@ def test_every_option_has_a_row_of_text_question_and_option(tokenizer):
     assert batch["input_type_ids"][0, 1].tolist() == [0] * 5 + [1] * 4
     assert batch["input_type_ids"][1, 0].tolist() == [0] * 4 + [1] * 3 + [0] * 2
     assert batch["label_ids"].tolist() == [2, -1]
-    assert summary == ("2 questions (1 high) about 2 texts, 3 options each, 8 tokens on average")
+    assert summary == ("2 questions about 2 texts, 3 options each, 8 tokens on average")
 
 
 def test_question_and_option_keep_their_end_and_the_text_its_beginning(tokenizer):

@@ -78,22 +78,22 @@ def test_unanswerable_questions_point_at_cls(build, ask):
     assert labels(columns) == [(0, 0), (4, 4)]
 
 
-def test_questions_whose_answers_are_not_in_their_contexts_are_left_out_up_to_a_tenth(build, ask):
-    good = [ask("a cafe a b", "a b", question="j") for _ in range(9)]
-    wrong = dataclasses.replace(ask("a b"), answers=(Answer("c", 1),))
-    (columns, data), (expected, _) = build([wrong, *good]), build(good)
+def test_unusable_questions_are_left_out_and_named_up_to_a_tenth(build, ask):
+    good = [ask("a cafe a b", "a b", question="j") for _ in range(54)]
+    changes = [{"answers": ()}, {"problem": "has no text 'context'; it has id", "context": ""}]
+    changes += [{"answers": (Answer("c", 1),)}, {"answers": (Answer("f", None),)}]
+    changes += [{"context": "", "answers": (Answer("a", 0),)}, {"context": "\u200b"}]
+    wrong = [dataclasses.replace(ask("a b", "a"), **change) for change in changes]
+    (columns, data), (expected, _) = build([*wrong, *good]), build(good)
     assert all((columns[name] == expected[name]).all() for name in expected)
-    assert data.notes == [
-        "1 are left out, as their answers are not in the contexts: data.json: question q10 'c'"
-    ]
-    with pytest.raises(AlbertError, match="Of 9 questions, more than a tenth, 1 are left out"):
-        build([wrong, *good[1:]])
-
-
-def test_labelled_questions_need_answers_or_version_2(build, ask):
-    for question, message in (
-        (ask("a b"), "question q1 has no answer, which training and"),
-        (ask("a b", is_impossible=True), "question q2 is unanswerable, which needs `version`=2.0"),
-    ):
-        with pytest.raises(AlbertError, match=message):
-            build([question], training=False, labelled=True)
+    (note,) = data.notes
+    first, *shown = note.splitlines()
+    assert first == "6 are left out (left_out_*.txt in the output directory has all), such as:"
+    assert [line.strip() for line in shown] == data.left_out[:3]
+    assert data.left_out[2] == (
+        "data.json: question q57 has the answer 'c', which is not in the context as whole words."
+    )
+    with pytest.raises(AlbertError, match=r"^6 of 59 questions .* question q55 has no answer"):
+        build([*wrong, *good[1:]])
+    with pytest.raises(AlbertError, match="2 of 11 questions cannot be used"):
+        build([*wrong[:3], *good[:8]], training=False, labelled=True)

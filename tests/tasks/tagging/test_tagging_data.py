@@ -113,30 +113,33 @@ def test_a_word_without_a_tag_among_others_is_named(tmp_path):
         read_tagged(tmp_path / "a.txt")
 
 
+#: Tags; the entities that conlleval finds, and those of seqeval's strict mode.
 IOB2 = TaggingSpec(("B-A", "B-B", "I-A", "I-B", "O"))
 BIOES = TaggingSpec(("B-A", "E-A", "I-A", "O", "S-A"))
 CASES = [
-    (IOB2, "B-A I-A O B-A", {(0, 2, "A"), (3, 4, "A")}),
-    (IOB2, "I-A B-A I-B", {(0, 1, "A"), (1, 2, "A"), (2, 3, "B")}),
-    (IOB2, "O I-A I-A", {(1, 3, "A")}),
-    (BIOES, "B-A I-A E-A S-A", {(0, 3, "A"), (3, 4, "A")}),
-    (BIOES, "B-A I-A O E-A I-A", {(0, 2, "A"), (3, 4, "A"), (4, 5, "A")}),
-    (TaggingSpec(("B", "NN", "O")), "NN NN O B", {(0, 1, "NN"), (1, 2, "NN"), (3, 4, "B")}),
+    (IOB2, "B-A I-A O B-A", {(0, 2, "A"), (3, 4, "A")}, {(0, 2, "A"), (3, 4, "A")}),
+    (IOB2, "I-A B-A I-B", {(0, 1, "A"), (1, 2, "A"), (2, 3, "B")}, {(1, 2, "A")}),
+    (IOB2, "O I-A I-A", {(1, 3, "A")}, set()),
+    (BIOES, "B-A I-A E-A S-A", {(0, 3, "A"), (3, 4, "A")}, {(0, 3, "A"), (3, 4, "A")}),
+    (BIOES, "B-A I-A O E-A I-A", {(0, 2, "A"), (3, 4, "A"), (4, 5, "A")}, set()),
+    (TaggingSpec(("B", "NN", "O")), "NN NN O B", {(0, 1, "NN"), (1, 2, "NN"), (3, 4, "B")}, None),
 ]
 
 
-@pytest.mark.parametrize(("spec", "row", "found"), CASES)
-def test_entities_are_those_of_conlleval(spec, row, found):
+@pytest.mark.parametrize(("spec", "row", "found", "strict"), CASES)
+def test_entities_are_those_of_conlleval_and_of_seqeval(spec, row, found, strict):
     assert entities(row.split(), spec) == found
+    assert entities(row.split(), spec, spec.strict_form) == (found if strict is None else strict)
 
 
 def test_scores_are_counted_by_hand():
     gold = [["B-A", "I-A", "O", "B-B", "O"], ["B-A", "O"]]
     found = [["B-A", "I-A", "O", "B-A", "O"], ["I-A", "I-A"]]
     scores = tagging_metrics(gold, found, IOB2)
-    # One of three found, of three gold ones.
+    # conlleval: one of three found, of three gold ones; strict: one of two found.
     expected = {"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 4 / 7}
     expected |= {"A_precision": 1 / 3, "A_recall": 1 / 2, "A_f1": 2 / 5}
     expected |= {"B_precision": 0, "B_recall": 0, "B_f1": 0}
+    expected |= {"strict_precision": 1 / 2, "strict_recall": 1 / 3, "strict_f1": 2 / 5}
     assert scores == pytest.approx(expected)
     assert tagging_metrics([()], [()], IOB2)["f1"] == 0
