@@ -208,6 +208,22 @@ def test_the_guide_to_tags_runs(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_guide_to_adapting_a_model_runs(tmp_path):
+    stand_ins.write_glue(tmp_path / "glue", ["sst-2"])
+    books = (ROOT / "demo/data/books/heldout/doyle.txt").read_text("utf-8").split("\n\n")
+    (tmp_path / "reviews.txt").write_text("".join(f"{' '.join(x.split())}\n" for x in books[:99]))
+    shorter = {
+        "--num_train_steps=1000 --num_warmup_steps=100": "--num_train_steps=2",
+        "--train_step=500 --eval_every_steps=500": "--train_step=2",
+        "--do_eval": "",  # All splits there have the same texts.
+        "--vocab_size=9000": "--vocab_size=8010",
+    }
+    printed = run_page(replaced(page("guides/adapt"), shorter), tmp_path)
+    assert "runs/extended: 10 new pieces." in printed
+    assert read(tmp_path / "runs/sst-2/albert_config.json")["vocab_size"] == 8010
+
+
+@pytest.mark.slow
 def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
     for part, names in (("train", ("darwin", "doyle", "smith")), ("heldout", ("dickens",))):
         (tmp_path / "corpus" / part).mkdir(parents=True)
