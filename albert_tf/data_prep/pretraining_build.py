@@ -297,8 +297,8 @@ def _publish(folder: str) -> None:
     """
     work = os.path.join(folder, WORK_FOLDER)
     manifest = Manifest.load(os.path.join(work, RECORDS))
-    tokenizer = [manifest.tokenizer["model_file"], SPEC_FILE]
-    names = [*(shard.name for shard in manifest.shards), *tokenizer]
+    names = [shard.name for shard in manifest.shards]
+    names += [manifest.tokenizer["model_file"], SPEC_FILE]
     if files.exists(os.path.join(folder, FILE_NAME)):
         former = {shard.name for shard in Manifest.load(folder).shards}
         removal.remove_files(folder, [*sorted(former.difference(names)), FILE_NAME])
