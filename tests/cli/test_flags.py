@@ -106,7 +106,7 @@ REFUSED = [
     ("scripts.run_pretraining", ["--input_file=records", "--tpu_name=local"],
      "--tpu_name needs --strategy=tpu"),
     ("scripts.run_race", ["--train_file=a.jsonl", "--data_dir=RACE"],
-     "--data_dir would be ignored"),
+     "--train_file would be ignored"),
     ("scripts.export_tfhub", ["--albert_directory=a", "--export_path=b", "--max_seq_length=64"],
      "--max_seq_length would be ignored"),
     ("data_prep.split_sentences", ["--input_file=a", "--output_file=b", "--input_format=jsonl",
