@@ -26,6 +26,7 @@ _HOME = {
     "QuestionAnswerer": "albert_tf.tasks.squad.answerer",
     "RunConfig": "albert_tf.training.specs",
     "TextClassifier": "albert_tf.tasks.classification.classifier",
+    "TextEmbedder": "albert_tf.tasks.embedding.embedder",
     "TextRegressor": "albert_tf.tasks.classification.classifier",
     "TextTagger": "albert_tf.tasks.tagging.tagger",
     "Tokenizer": "albert_tf.tokenization.tokenizer",

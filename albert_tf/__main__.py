@@ -3,8 +3,8 @@
 """The command `albert`, also `python -m albert_tf`: lists the commands and starts one.
 
 A command is a script, or a module of `albert_tf.commands`, which uses a model. `classify`,
-`answer`, `choose` and `tag` are both: if the first argument is not a flag, it is the model to use;
-otherwise they are the script that trains it.
+`answer`, `choose`, `embed` and `tag` are both: if the first argument is not a flag, it is the model
+to use; otherwise they are the script that trains it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Command(NamedTuple):
 
 #: The commands by group, in the order of the list.
 GROUPS = {
-    "Use a model: albert embed MODEL TEXT...": {
-        "embed": Command("compute a vector for each text", ("commands.embed",)),
+    "Use a pretrained model: albert fill-mask MODEL TEXT...": {
         "fill-mask": Command("predict the words in place of [MASK]", ("commands.fill_mask",)),
     },
     "Fine-tune a model, and use it: albert classify MODEL TEXT...": {
@@ -45,6 +44,9 @@ GROUPS = {
         ),
         "choose": Command(
             "choose among options: your own data, RACE", ("commands.choose", "scripts.run_race")
+        ),
+        "embed": Command(
+            "compute a vector for each text", ("commands.embed", "scripts.run_embedder")
         ),
         "tag": Command(
             "find entities in texts, or tag words", ("commands.tag", "scripts.run_tagger")

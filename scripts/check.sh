@@ -13,7 +13,7 @@ readonly python=.venv/bin/python
 $python -m ruff check --quiet .
 $python -m ruff format --check --quiet .
 $python -c '
-import convert_checkpoint, export_tfhub, run_classifier, run_pretraining, run_race, run_squad, run_tagger
+import convert_checkpoint, export_tfhub, run_classifier, run_embedder, run_pretraining, run_race, run_squad, run_tagger
 import data_prep.create_pretraining_data, data_prep.split_sentences
 import data_prep.train_sentencepiece, data_prep.verify_records
 '

@@ -19,6 +19,7 @@ FINE_TUNING = (
     "scripts.run_squad",
     "scripts.run_race",
     "scripts.run_tagger",
+    "scripts.run_embedder",
 )
 SCRIPTS = (
     "data_prep.split_sentences",

@@ -6,11 +6,11 @@
   albert embed runs/base --input_file=texts.txt --output_file=vectors.npy
   zcat texts.txt.gz | albert embed albert/albert-base-v2 > vectors.jsonl
 
-MODEL is an output directory, a release, a Hugging Face folder, or a name to
-download. TEXT can be given several times; without TEXT, each line of
---input_file or of standard input is a text. The vectors are printed as JSON,
-one text per line, or written to --output_file, float32 [texts, size], for
-`numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
+MODEL is an output directory of run_embedder.py or of pretraining, a release, a
+Hugging Face folder, or a name to download. TEXT can be given several times;
+without TEXT, each line of --input_file or of standard input is a text. The
+vectors are printed as JSON, one text per line, or written to --output_file,
+float32 [texts, size], for `numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,17 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
-from albert_tf.commands.common import define_input_flag, input_lines, open_pretrained, print_json
+from albert_tf.commands.common import (
+    define_input_flag,
+    input_lines,
+    open_pretrained,
+    print_json,
+    trained_folder,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.pretrained.locate import locate
+from albert_tf.weights.run_folder import find_task, model_folder
 
 FLAGS = flags.FLAGS
 ARGUMENTS = ("MODEL", "[TEXT…]")
@@ -38,7 +46,7 @@ def define_flags() -> None:
 def _main(model: str, *given: str) -> None:
     texts = input_lines(given)
     if not FLAGS.output_file:
-        for text, vector in zip(texts, open_pretrained(model).embed(texts)):
+        for text, vector in zip(texts, _vectors(model, texts)):
             # The shortest number with the same float32 value.
             print_json({"text": text, "vector": [float(str(number)) for number in vector]})
         return
@@ -46,10 +54,21 @@ def _main(model: str, *given: str) -> None:
         raise AlbertError(f"The name {FLAGS.output_file} must end in .npy; this format is written.")
     inputs = [FLAGS.input_file] if FLAGS.input_file else []
     with files.new_file(FLAGS.output_file, inputs, FLAGS.overwrite) as path:
-        vectors = open_pretrained(model).embed(texts)
+        vectors = _vectors(model, texts)
         with files.gfile().GFile(path, "wb") as file:
             np.save(file, vectors)
     print(f"{FLAGS.output_file}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")
+
+
+def _vectors(model: str, texts: list[str]) -> np.ndarray:
+    """Embeds texts with a model that was trained for it, or else with a pretrained one."""
+    if find_task(model_folder(locate(model))).get("task") != "embedding":
+        return open_pretrained(model).embed(texts)
+    folder = trained_folder(model)
+    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
+    from albert_tf.tasks.embedding.embedder import TextEmbedder
+
+    return TextEmbedder.load(folder).embed(texts)
 
 
 def main() -> None:

@@ -5,6 +5,9 @@
 import re
 
 CONFIG = "config.json"
+#: Of sentence-transformers.
+MODULES = "modules.json"
+MODULE_FILES = ("sentence_bert_config.json", "1_Pooling/config.json")
 WEIGHTS = "model.safetensors"
 #: A pickle, which PyTorch can read as weights alone.
 TORCH_WEIGHTS = "pytorch_model.bin"

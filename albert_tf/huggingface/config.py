@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface import CONFIG
+from albert_tf.huggingface import CONFIG, MODULES
+from albert_tf.huggingface.sentence_transformers import TASK as EMBEDDING
+from albert_tf.huggingface.sentence_transformers import read_modules
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import label_text
@@ -68,6 +70,7 @@ HEADS = {
         settings={"version": "1.1", "max_seq_length": 384},
     ),
     "tagging": Head("AlbertForTokenClassification", "tags", has_pooler=False),
+    EMBEDDING: Head("AlbertModel"),
 }
 
 
@@ -129,10 +132,11 @@ def read_task(folder: str) -> dict[str, Any]:
     values = files.read_object(path := os.path.join(folder, CONFIG), "model configuration")
     kind = values.get("architectures")
     task = next((name for name, head in HEADS.items() if [head.architecture] == kind), None)
-    if task is None:
+    modules = read_modules(folder) if files.exists(os.path.join(folder, MODULES)) else {}
+    if task is None or (task == EMBEDDING) != bool(modules):
         return {}
     head = HEADS[task]
-    found = {"max_seq_length": 512, **head.settings}
+    found = {"max_seq_length": 512, **head.settings, **modules}
     longest = read_config(path).max_position_embeddings
     found["max_seq_length"] = min(found["max_seq_length"], longest)
     if (ours := values.get(_OURS, {})).get("task") == task:

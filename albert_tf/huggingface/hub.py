@@ -17,6 +17,8 @@ from albert_tf.huggingface import (
     ADDED_TOKENS,
     CONFIG,
     INDEX,
+    MODULE_FILES,
+    MODULES,
     PARTS,
     TOKENIZER_CONFIG,
     TORCH_WEIGHTS,
@@ -38,7 +40,7 @@ def snapshot(model: str, weights: bool = True) -> str:
       AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a
         token, it has no weights that can be read safely, or Hugging Face cannot be reached.
     """
-    names = [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, ADDED_TOKENS]
+    names = [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, ADDED_TOKENS, MODULES, *MODULE_FILES]
     safe = [WEIGHTS, f"{WEIGHTS}{INDEX}", PARTS[0]]
     folder = _download(model, [*names, *safe] if weights else names)
     if not os.path.exists(os.path.join(folder, CONFIG)):

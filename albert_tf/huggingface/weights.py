@@ -22,6 +22,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG, INDEX, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import config_values, head_values
+from albert_tf.huggingface.sentence_transformers import TASK as EMBEDDING
+from albert_tf.huggingface.sentence_transformers import write_modules
 from albert_tf.huggingface.tokenizer import tokenizer_files
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
@@ -239,6 +241,8 @@ def write_hugging_face(
     if task:
         values |= head_values(task)
         longest = task["max_seq_length"]
+        if task["task"] == EMBEDDING:
+            write_modules(folder, task, config.hidden_size)
         rows = "".join(f"| {name} | {value:.6g} |\n" for name, value in metrics.items())
         card = f"---\nlibrary_name: transformers\n---\n\n# {values['architectures'][0]}\n\n"
         card += f"Fine-tuned with albert_tf.\n\n| metric | of the evaluation |\n|---|---|\n{rows}"

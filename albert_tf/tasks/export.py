@@ -29,7 +29,7 @@ from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights
 from albert_tf.weights.run_folder import TASK_FILE, find_beside, find_task
 
 #: Packages of the library's tasks; other tasks are found once their module has been imported.
-_BUILT_IN = ("classification", "multiple_choice", "squad", "tagging")
+_BUILT_IN = ("classification", "embedding", "multiple_choice", "squad", "tagging")
 SAVED_MODEL = "saved_model"
 #: What can be exported other than the model of a task.
 ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"

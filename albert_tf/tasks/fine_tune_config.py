@@ -197,7 +197,7 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     size = next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
     settings = {**recipe["base"], **recipe.get(size, {})}
     if config.hidden_dropout_prob == 0:
-        settings["dropout"] = 0.0
+        settings["dropout"] = recipe.get("least_dropout", 0.0)
         if size != "small":  # There is no v2 release of that size.
             settings.update(recipe.get("v2", {}))
     if "warmup_step" in settings:

@@ -26,7 +26,7 @@ from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training.cluster import Strategy
 from albert_tf.training.devices import devices_of, mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
-from albert_tf.training.task import Batch, Task, Tensors
+from albert_tf.training.task import Batch, JointTask, Task, Tensors
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
@@ -85,6 +85,11 @@ def _split(batch: Batch, parts: int, rows: int) -> Tensors:
     }
 
 
+def _part_seed(seed: tf.Tensor, part: tf.Tensor, parts: int) -> tf.Tensor:
+    """Returns the seed of a micro-batch."""
+    return _fold_in(seed, part) if parts > 1 else seed
+
+
 def _sum_over_replicas(values: Any) -> Any:
     replica = tf.distribute.get_replica_context()
     return freed_with_graph(replica.all_reduce(tf.distribute.ReduceOp.SUM, values))
@@ -129,6 +134,7 @@ class TrainLoop:
                 self.loss_scale = LossScale()
         self._mode_of = mode_chooser(strategy, config.jit_compile)
         self._gradients = _graphs(self._micro_batch_gradients, inline=config.recompute)
+        self._vectors = _graphs(self._micro_batch_vectors)
         self._loop = _graph(self._steps)
 
     def run(
@@ -188,6 +194,8 @@ class TrainLoop:
         seed = tf.constant([self._config.seed, 1], tf.int32)
         for number in (self._optimizer.iterations, replica.replica_id_in_sync_group):
             seed = _fold_in(seed, tf.cast(number, tf.int32))
+        if isinstance(self._task, JointTask) and self._task.is_joint(batch):
+            batch = self._with_shared(batch, seed, layers)
         gradients, sums = self._accumulate(batch, weights, seed, layers)
         if not gradients:
             raise AlbertError(
@@ -214,6 +222,35 @@ class TrainLoop:
         self._optimizer.apply_gradients_if(finite, dict(zip(gradients, clipped)))
         return {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
 
+    def _with_shared(self, batch: Batch, seed: tf.Tensor, layers: int | None) -> Batch:
+        """Adds `JointTask.share` to a replica's batch that is only a part of the global one."""
+        parts, mode = self._config.gradient_accumulation_steps, self._mode_of(batch)
+        replica = tf.distribute.get_replica_context()
+        if parts * replica.num_replicas_in_sync == 1:
+            return batch
+        rows = next(iter(batch.values())).shape[0]
+        part_vectors = self._vectors[mode is GraphMode.XLA]
+        micro_batches = _split(batch, parts, rows // parts)
+
+        def vectors_of(i: tf.Tensor) -> tf.Tensor:
+            part = {k: v[i] for k, v in micro_batches.items()}
+            return part_vectors(mode, part, _part_seed(seed, i, parts), layers)
+
+        vectors = tf.map_fn(vectors_of, tf.range(parts), fn_output_signature=tf.float32)
+        vectors = tf.reshape(vectors, [rows, *vectors.shape[2:]])
+        if replica.num_replicas_in_sync > 1:
+            vectors = replica.all_gather(vectors, axis=0)
+        begin = replica.replica_id_in_sync_group * rows
+        shared = self._task.share(vectors)
+        return {**batch, **{k: v[begin : begin + rows] for k, v in shared.items()}}
+
+    def _micro_batch_vectors(
+        self, mode: GraphMode, batch: Batch, seed: tf.Tensor, layers: int | None
+    ) -> tf.Tensor:
+        """Returns the vectors that `_micro_batch_gradients` will compute again."""
+        with graph_mode(mode), training_step(TrainingStep(seed, layers, self._config.recompute)):
+            return self._task.vectors(self._model, batch, training=True)
+
     def _accumulate(
         self, batch: Batch, weights: Tensors, seed: tf.Tensor, layers: int | None
     ) -> tuple[Tensors, Tensors]:
@@ -226,7 +263,7 @@ class TrainLoop:
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, totals: Any) -> tuple[tf.Tensor, Any]:
-            part_seed = _fold_in(seed, i)
+            part_seed = _part_seed(seed, i, parts)
             part = {k: v[i] for k, v in micro_batches.items()}
             more = part_gradients(mode, part, weights, part_seed, layers)
             return i + 1, tf.nest.map_structure(tf.add, totals, more)

@@ -22,6 +22,8 @@ Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
 Arrays = Mapping[str, np.ndarray]
 Metrics = dict[str, float]
+#: Of what a JointTask adds to a batch: the prefix of its names, and the name of the gradients.
+_SHARED, _GRADIENTS = "shared/", "gradients"
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -133,3 +135,43 @@ class Task(abc.ABC):
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the task's part of a progress line: a few short numbers from `means`."""
         return f"loss {means['loss']:.4f}"
+
+
+class JointTask(Task):
+    """A task whose loss of an example depends on the vectors of all others of the global batch.
+
+    Where a batch is split, TrainLoop first computes the vectors of all parts, then what the losses
+    and their gradients by these vectors are; `sums` uses these of a part. So the gradient is exact
+    for any split, at the cost of another forward pass (Gao et al. 2021, arXiv 2101.06983).
+    """
+
+    def is_joint(self, batch: Batch) -> bool:
+        """Returns whether the losses of these examples depend on each other."""
+        return True
+
+    @abc.abstractmethod
+    def vectors(self, model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
+        """Returns a float32 vector, or several, of each example, [batch, ...]."""
+
+    @abc.abstractmethod
+    def joint_values(self, vectors: tf.Tensor) -> Tensors:
+        """Returns values of the examples, float32 [batch], given all vectors; one is `loss`."""
+
+    def share(self, vectors: tf.Tensor) -> Tensors:
+        """Returns what `sums` needs of the whole batch, given its vectors, by row."""
+        with tf.GradientTape() as tape:
+            tape.watch(vectors)
+            values = self.joint_values(vectors)
+        gradients = tape.gradient(values["loss"], vectors)
+        return {_SHARED + k: v for k, v in {**values, _GRADIENTS: gradients}.items()}
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
+        """See Task; sums the `joint_values`, with the gradients of the global batch."""
+        vectors = self.vectors(model, batch, training)
+        values = {k.removeprefix(_SHARED): v for k, v in batch.items() if k.startswith(_SHARED)}
+        if values:
+            # Has the value 0 and the right gradient.
+            by_vectors = (vectors - tf.stop_gradient(vectors)) * values.pop(_GRADIENTS)
+            sums = {name: tf.reduce_sum(value) for name, value in values.items()}
+            return {**sums, "loss": sums["loss"] + tf.reduce_sum(by_vectors)}
+        return {name: tf.reduce_sum(value) for name, value in self.joint_values(vectors).items()}

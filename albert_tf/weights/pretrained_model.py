@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.config import POOLINGS
 from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import first_position
+from albert_tf.modeling.embedder import pooled
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.settings import check_integer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
@@ -28,7 +29,6 @@ from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_t
 from albert_tf.tokenization.wordpiece import CONTINUATION
 from albert_tf.weights.load import POOLER, SENTENCE_ORDER, LoadReport, load_weights, open_source
 
-POOLINGS = ("mean", "cls")
 MASK = "[MASK]"
 #: The scope of the masked-language-model head.
 _HEAD_SCOPE = "cls/predictions"
@@ -229,18 +229,14 @@ class PretrainedModel(AlbertPretrainer):
     def _vectors(self) -> dict[str, Callable[[dict[str, np.ndarray]], tf.Tensor]]:
         """The graphs of `embed` by pooling; from a batch to float32 [B, H]."""
 
-        def mean(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            sequence = tf.cast(self.encoder(batch)["sequence_output"], tf.float32)
-            present = tf.cast(batch["input_mask"], tf.float32)[..., None]
-            return tf.reduce_sum(sequence * present, axis=1) / tf.reduce_sum(present, axis=1)
-
-        def cls(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            output = self.encoder(batch, select=first_position)["sequence_output"]
-            return tf.cast(output[:, 0], tf.float32)
-
         names = ("input_word_ids", "input_mask", "input_type_ids")
         inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
-        return {f.__name__: tf.function(f, [inputs], autograph=False) for f in (mean, cls)}
+        return {
+            pooling: tf.function(
+                functools.partial(pooled, self.encoder, pooling=pooling), [inputs], autograph=False
+            )
+            for pooling in POOLINGS
+        }
 
     def checked_tokenizer(self) -> Tokenizer:
         """Returns the tokenizer; raises AlbertError if the checkpoint has none."""

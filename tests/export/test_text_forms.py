@@ -13,6 +13,8 @@ import albert_tf
 from albert_tf.export.probe_process import arrays
 from albert_tf.io import files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.embedding.data import EmbeddingSpec
+from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.export import task_export
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
@@ -153,6 +155,7 @@ def test_entities(tags, tokenizer, odd_texts):
         (MultipleChoiceTask, MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)),
         (SquadTask, SquadSpec("2.0", max_seq_length=32, doc_stride=7, max_query_length=8)),
         (TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 16)),
+        (EmbeddingTask, EmbeddingSpec(16)),
     ],
 )
 def test_each_kind_is_checked_and_published(

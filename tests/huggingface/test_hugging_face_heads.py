@@ -25,12 +25,9 @@ from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
-from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.conversion import convert
 from albert_tf.weights.run_folder import RunFolder
 from albert_tf.weights.thresholds import save_thresholds
-from tests.support.builders import tiny_config
 from tests.support.weights import GOLDEN, weights_of
 
 HEADS = GOLDEN / "hf_heads"
@@ -53,22 +50,6 @@ def outputs_of(loaded, *shape):
     is_second = np.arange(batch["input_mask"].shape[1]) >= first
     batch["input_type_ids"] = batch["input_mask"] * is_second
     return loaded.model({name: x.reshape(*shape, -1) for name, x in batch.items()})
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Writes a model with random weights, as a run has it; returns its folder, and another."""
-
-    def write(task_class, spec):
-        tokenizer = Tokenizer.from_file(str(HEADS / "choice"))
-        config = tiny_config(tokenizer.vocab_size, max_position_embeddings=64)
-        task = task_class(config, tokenizer, spec)
-        write_tf2(str(tmp_path / "run"), config, tokenizer, weights_of(task.build_model()))
-        task.save_files(str(tmp_path / "run"))
-        (tmp_path / "run" / "eval_results.json").write_text(json.dumps({"accuracy": 0.75}))
-        return str(tmp_path / "run"), str(tmp_path / "hf")
-
-    return write
 
 
 def test_texts_have_the_outputs_of_transformers():

@@ -32,6 +32,7 @@ _IMPORTED = (
     "run_squad",
     "run_race",
     "run_tagger",
+    "run_embedder",
     "data_prep.create_pretraining_data",
     "albert_tf.optimization.optimizer",
     "albert_tf.tasks.glue.run",

@@ -19,6 +19,8 @@ from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
+from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.pretraining.data import open_records
@@ -39,7 +41,15 @@ from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 WORDS = [f"w{i}" for i in range(35)]
 PIECES = vocabulary(WORDS)
 PRETRAINING = ("masked", "compact")
-FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice", "tagging")
+FINE_TUNING = (
+    "classification",
+    "regression",
+    "squad_1",
+    "squad_2",
+    "multiple_choice",
+    "tagging",
+    "embedding",
+)
 
 
 class SmallTask(NamedTuple):
@@ -93,6 +103,10 @@ def open_small_task(
         spec = MultipleChoiceSpec(max_seq_length=max_seq_length, max_qa_length=6)
         task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)
         data = _questions(examples)
+    elif name == "embedding":
+        task = EmbeddingTask(config, tokenizer, EmbeddingSpec(max_seq_length), dropout_rate)
+        pairs = [(_sentence(3 + 7 * i % 25, i), _sentence(3, 99 - i)) for i in range(examples)]
+        data = [EmbeddingExample(pair, None, f"file:{i}") for i, pair in enumerate(pairs)]
     elif name == "tagging":
         task = TaggingTask(config, tokenizer, TaggingSpec(("x", "y"), max_seq_length), dropout_rate)
         sentences = (_sentence(3 + 7 * i % 25, i).split() for i in range(examples))

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the folders here with transformers 5.24.0: models of tasks with random weights.
 
+The folder "embedding" is by sentence-transformers 6.2.0.
+
   python tests/golden/hf_heads/make.py
 
 In an environment of transformers (benchmarks/README.md). Each has outputs in expected.npz.
@@ -11,6 +13,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+import sentence_transformers
 import torch
 import transformers
 
@@ -27,6 +30,7 @@ HEADS = {
     ),
     "choice": ("AlbertForMultipleChoice", {}),
     "answering": ("AlbertForQuestionAnswering", {}),
+    "embedding": ("AlbertModel", {}),
     "tagging": ("AlbertForTokenClassification", {"id2label": dict(enumerate(["O", "B-A", "I-A"]))}),
 }
 
@@ -53,3 +57,13 @@ for name, (kind, values) in HEADS.items():
     tokenizer.save_pretrained(FOLDER / name)
     found = {k: v.numpy() for k, v in outputs.items() if k.endswith("logits")}
     np.savez(FOLDER / name / "expected.npz", **found)
+    if name == "embedding":
+        parts = sentence_transformers.sentence_transformer.modules
+        encoder = parts.Transformer(str(FOLDER / name), max_seq_length=24)
+        pooling = parts.Pooling(8, pooling_mode="mean")
+        model = sentence_transformers.SentenceTransformer(
+            modules=[encoder, pooling, parts.Normalize()]
+        )
+        model.save(str(FOLDER / name), create_model_card=False)
+        found = {"vectors": model.encode(TEXTS)}
+        np.savez(FOLDER / name / "expected.npz", **found)

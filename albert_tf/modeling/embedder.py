@@ -1,0 +1,61 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A model that gives each text one vector."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow import Tensor
+
+from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, first_position
+from albert_tf.modeling.layers import Inputs, Outputs, Policy
+
+
+def pooled(encoder: AlbertEncoder, inputs: Inputs, pooling: str, training: bool = False) -> Tensor:
+    """Returns a vector for each sequence of a batch, float32 [B, H].
+
+    `pooling` is one of albert_tf.config.POOLINGS: "mean", the mean of the last layer over all
+    pieces, [CLS] and [SEP] included, without padding; or "cls", the last layer at [CLS], before the
+    pooler.
+    """
+    select = first_position if pooling == "cls" else None
+    outputs = encoder(inputs, training=training, select=select)["sequence_output"]
+    outputs = tf.cast(outputs, tf.float32)
+    if pooling == "cls":
+        return outputs[:, 0]
+    present = tf.cast(inputs["input_mask"], tf.float32)[..., None]
+    return tf.reduce_sum(outputs * present, axis=1) / tf.reduce_sum(present, axis=1)
+
+
+@keras.utils.register_keras_serializable(package="albert_tf")
+class AlbertEmbedder(AlbertModel):
+    """One vector for each text, see `pooled`.
+
+    Called with the encoder's dict, int32 [B, S]. Returns a dict: `embedding` float32 [B, H].
+
+    Args:
+      config: the architecture.
+      pooling: one of albert_tf.config.POOLINGS.
+      normalize: divide each vector by its length, so that dot products are cosines.
+    """
+
+    ARGUMENTS = ("pooling", "normalize")
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        pooling: str = "mean",
+        normalize: bool = True,
+        dtype: Policy = None,
+        name: str | None = "albert_embedder",
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.pooling, self.normalize = pooling, normalize
+        self.encoder = AlbertEncoder(config, dtype)
+
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
+        """Embeds a batch; see the class."""
+        vectors = pooled(self.encoder, inputs, self.pooling, training)
+        return {"embedding": tf.math.l2_normalize(vectors, -1) if self.normalize else vectors}

@@ -1,0 +1,53 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trains ALBERT to give texts vectors that are similar where the texts are.
+
+  albert embed --do_train --do_eval --train_file=sentences.txt \\
+    --eval_file=scored.tsv --init_checkpoint=runs/base \\
+    --output_dir=runs/vectors
+  albert embed --do_predict --predict_file=new.txt --output_dir=runs/vectors
+
+A file has a text per line; or it is a table (.tsv, .csv, .jsonl, .json or
+.parquet) with the columns text, or text and text_pair, two texts that belong
+together, perhaps with negative, a text that does not belong to them; or text,
+text_pair and score, a number. Columns may also be called anchor, positive and
+negative, or sentence1, sentence2 and score. Evaluation needs pairs, and writes
+eval_results.json: correlations with the scores, or how often the right text is
+found. Prediction writes vectors.npy.
+"""
+
+from __future__ import annotations
+
+from albert_tf.cli import script
+from albert_tf.cli.flags import define_settings
+from albert_tf.tasks import flags as shared
+from albert_tf.tasks.embedding.data import EmbeddingSpec, read_embedding, score_range
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    shared.define_finetuning_flags("Texts (a line each), or a table of texts or pairs,")
+    define_settings(EmbeddingSpec, without=("max_seq_length",))
+
+
+def _main() -> None:
+    shared.check_requested()
+    # TensorFlow takes seconds to import; --help should not wait for it.
+    from albert_tf.tasks.embedding.task import EmbeddingTask
+    from albert_tf.tasks.runner import run
+
+    # All data is read before anything is trained, so that its errors show at once.
+    run(
+        *shared.open_run(
+            EmbeddingTask,
+            "embedding",
+            lambda action, _: read_embedding(shared.file_of(action), action),
+            score_range,
+        )
+    )
+    shared.suggest('embed {} "A ship sailed." "She danced."')
+
+
+def main() -> None:
+    """Runs the script."""
+    script.run(_main, define_flags)

@@ -1,0 +1,133 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads texts, pairs, triplets and scored pairs for sentence vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.config import POOLINGS
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import joined, short_repr
+from albert_tf.io.text_files import read_lines
+from albert_tf.io.text_tables import data_rows, is_path, not_empty, read_rows, table_kind
+from albert_tf.settings import ABOVE_0, Settings, check_number, setting
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
+from albert_tf.tokenization.tokenizer import checked_text
+
+#: Names of the columns, as data sets for sentence vectors have them.
+_FIRST = ("text", "anchor", "query", "sentence1")
+_SECOND = ("text_pair", "positive", "passage", "sentence2")
+_NEGATIVE = ("negative",)
+_SCORE = "score"
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingExample:
+    """A text; two that belong together; these and one that does not; or a scored pair.
+
+    `score` is None unless it is a scored pair; `where` is its place, for errors.
+    """
+
+    texts: tuple[str, ...]
+    score: float | None
+    where: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSpec(Settings):
+    """The settings of a model of sentence vectors.
+
+    Attributes:
+      normalize: whether the vectors have length 1.
+      lowest, highest: the scores of the pairs trained on that become the cosines 0 and 1.
+
+    Raises:
+      AlbertError: a value is out of range.
+    """
+
+    max_seq_length: int = setting(128, "Maximum length in tokens.", minimum=MIN_SEQ_LENGTH)
+    pooling: str = setting(
+        "mean",
+        "The vector of a text: the mean of the last layer over its tokens, or its output at [CLS].",
+        choices=POOLINGS,
+        needs="do_train",
+    )
+    temperature: float = setting(
+        0.05,
+        "Divides the cosines in the loss of texts and pairs; a lower one attends to the most "
+        "similar of the other texts. Scored pairs do not use it.",
+        minimum=ABOVE_0,
+        needs="do_train",
+        source="Gao et al. 2021 (SimCSE), section 3",
+    )
+    normalize: bool = True
+    lowest: float = 0.0
+    highest: float = 1.0
+
+
+def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
+    """Reads texts, pairs, triplets or scored pairs; for `data` and `name` see `read_rows`.
+
+    The columns: `text` (also called anchor, query or sentence1); of pairs `text_pair` (positive,
+    passage, sentence2), a text that belongs to it; `negative`, one that does not; of scored pairs
+    `score`, a number, the larger the more alike. Other files have a text in each line.
+
+    Raises:
+      AlbertError: as `read_rows`; or a row has no text, a score is no number, or rows are of
+        different kinds.
+    """
+    if is_path(data) and table_kind(str(data)) is None:
+        rows = ((f"{data}:{n}", {"text": line}) for n, line in enumerate(read_lines(str(data)), 1))
+        rows = not_empty(((where, row) for where, row in rows if row["text"].strip()), str(data))
+    elif isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
+        rows = data_rows({"text": data}, name)
+    else:
+        rows = read_rows(data, name)
+    examples = [_example(where, row) for where, row in rows]
+    kinds = {(len(example.texts), example.score is None) for example in examples}
+    if len(kinds) > 1:
+        raise AlbertError(
+            f"The rows of {short_repr(name or data)} must all be texts, pairs, triplets or scored "
+            "pairs; some have columns that others lack."
+        )
+    return examples
+
+
+def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:
+    found = [
+        next((row[name] for name in names if row.get(name) is not None), None)
+        for names in (_FIRST, _SECOND, _NEGATIVE)
+    ]
+    texts = tuple(text for text in found if text is not None)
+    if found[0] is None or (found[2] is not None and found[1] is None):
+        lacking = _SECOND if found[0] is not None else _FIRST
+        raise AlbertError(
+            f"{where}: there is no column {lacking[0]!r} ({', '.join(lacking[1:])}); there are "
+            f"{joined(row)}."
+        )
+    texts = tuple(checked_text(text, f"{where}: the text") for text in texts)
+    score = row.get(_SCORE) if len(texts) == 2 else None
+    if score is not None:
+        try:
+            score = float(score)
+            check_number("the score", score, -1e18)
+        except (ValueError, TypeError, AlbertError) as error:
+            raise AlbertError(f"{where}: the score {short_repr(score)} is not a number.") from error
+    return EmbeddingExample(texts, score, where)
+
+
+def score_range(examples: Sequence[EmbeddingExample]) -> dict[str, float]:
+    """Returns what the scores of training examples decide in an EmbeddingSpec.
+
+    Raises:
+      AlbertError: all scores are the same.
+    """
+    scores = [example.score for example in examples if example.score is not None]
+    if not scores:
+        return {}
+    if min(scores) == max(scores):
+        raise AlbertError(f"The scores of the training pairs are all {scores[0]:g}.")
+    return {"lowest": min(scores), "highest": max(scores)}

@@ -1,0 +1,184 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sentence vectors as a task: contrastive losses within a batch, and cosines of scored pairs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+
+from albert_tf.io import files
+from albert_tf.keras2 import keras
+from albert_tf.modeling.embedder import AlbertEmbedder
+from albert_tf.modeling.encoder import INPUTS
+from albert_tf.modeling.layers import dimension
+from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
+from albert_tf.tasks.example_set import ExampleSet
+from albert_tf.tasks.fine_tuning_task import FineTuningTask
+from albert_tf.training.specs import FLOAT32
+from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
+from albert_tf.weights.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from albert_tf.export.text_form import TextForm
+
+VECTORS_FILE = "vectors.npy"
+#: The mean cosine of unrelated texts from which on vectors say little.
+_COLLAPSED = 0.9
+#: The number of passages among which the right one has to be.
+_TOP = 10
+#: Queries compared at a time.
+_CHUNK = 1024
+_TINY = 1e-30
+
+
+class EmbeddingTask(JointTask, FineTuningTask):
+    """Trains an encoder so that texts that belong together have similar vectors.
+
+    - Texts: each is embedded twice, with other dropout masks, and has to find its second vector
+      among those of the batch (Gao et al. 2021, unsupervised SimCSE).
+    - Pairs: each text has to find its partner among the second texts of the batch, and the negative
+      ones if there are some, and the partner the text (symmetric cross-entropy).
+    - Scored pairs: the cosine is compared with the score, by its squared error.
+    """
+
+    name = "embedding"
+    spec_class = EmbeddingSpec
+    prediction_files = (VECTORS_FILE,)
+    #: Depends on what is evaluated, see `metrics`.
+    best_metric = "spearman"
+
+    def encode(
+        self,
+        examples: Sequence[EmbeddingExample],
+        *,
+        labelled: bool = True,
+        training: bool = False,
+    ) -> ExampleSet:
+        """See FineTuningTask. Makes [CLS] text [SEP] of each text of an example."""
+        number, room = len(examples[0].texts), self.spec.max_seq_length - 2
+        is_scored = examples[0].score is not None
+        if labelled and not training and number > 1:
+            self.best_metric = "spearman" if is_scored else "mrr"
+        scores = np.array([example.score or 0.0 for example in examples])
+        span = self.spec.highest - self.spec.lowest
+        columns = {"cosines": (scores - self.spec.lowest) / span} if is_scored else {}
+        data, notes = self.join(
+            [(text, "") for example in examples for text in example.texts],
+            lambda ids, _: (ids[:room], None),
+            columns,
+            number,
+        )
+        kind = "scored pairs" if is_scored else ("texts", "pairs", "triplets")[number - 1]
+        summary = f"{len(examples):,} {kind}, {data.mean_length:.0f} tokens on average"
+        return ExampleSet(examples, data, summary, notes=notes)
+
+    def build_model(self, dtype: str = FLOAT32) -> AlbertEmbedder:
+        """Builds the encoder with its pooling."""
+        return AlbertEmbedder(self.config, self.spec.pooling, self.spec.normalize, dtype)
+
+    def vectors(self, model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
+        """Returns the vectors of a batch's texts, float32 [batch, texts, H].
+
+        In training, single texts are embedded twice.
+        """
+        inputs = {name: batch[name] for name in INPUTS}
+        number, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
+        if training and number == 1:
+            number, inputs = 2, {k: tf.tile(x, [1, 2, 1]) for k, x in inputs.items()}
+        rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
+        vectors = model(rows, training=training)["embedding"]
+        return tf.reshape(vectors, [-1, number, self.config.hidden_size])
+
+    def is_joint(self, batch: Batch) -> bool:
+        """See JointTask: the losses of scored pairs do not depend on each other."""
+        return "cosines" not in batch
+
+    def joint_values(self, vectors: tf.Tensor) -> Tensors:
+        """See JointTask: `loss` and `accuracy` of finding each text's partner, float32 [B]."""
+        vectors = tf.math.l2_normalize(vectors, axis=-1)
+        first, second = vectors[:, 0], vectors[:, 1]
+        candidates = tf.concat([*tf.unstack(vectors[:, 1:], axis=1)], axis=0)
+        own = tf.range(tf.shape(vectors, tf.int64)[0])
+        forth = tf.matmul(first, candidates, transpose_b=True) / self.spec.temperature
+        back = tf.matmul(second, first, transpose_b=True) / self.spec.temperature
+        losses = [
+            tf.nn.sparse_softmax_cross_entropy_with_logits(own, logits) for logits in (forth, back)
+        ]
+        return {"loss": sum(losses) / 2, "accuracy": tf.cast(correct(forth, own), tf.float32)}
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
+        """See JointTask; of scored pairs, sums the squared errors of their cosines."""
+        if self.is_joint(batch):
+            return super().sums(model, batch, training)
+        first, second = tf.unstack(
+            tf.math.l2_normalize(self.vectors(model, batch, training), axis=-1), axis=1
+        )
+        errors = tf.reduce_sum(first * second, axis=-1) - batch["cosines"]
+        return {"loss": tf.reduce_sum(tf.square(errors))}
+
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
+        """Returns `embedding`, float32 [batch, texts, H]."""
+        return {"embedding": self.vectors(model, batch)}
+
+    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
+        """Returns how well cosines order scored pairs, or find the second texts of pairs.
+
+        Of scored pairs: `spearman` and `pearson`, the correlations of cosines and scores. Of pairs:
+        `recall_at_1`, `recall_at_10` and `mrr`, the mean reciprocal rank, of each text's partner
+        among the distinct second texts. Of both and of texts: `mean_cosine`, that of unrelated
+        texts, which is near 1 if the vectors have collapsed.
+        """
+        vectors, rows = outputs["embedding"], examples.examples
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _TINY)
+        first, last = vectors[:, 0], vectors[:, min(1, vectors.shape[1] - 1)]
+        found = {}
+        if rows[0].score is not None:
+            cosines, scores = (first * last).sum(-1), [example.score for example in rows]
+            found["spearman"] = scipy.stats.spearmanr(cosines, scores).statistic
+            found["pearson"] = scipy.stats.pearsonr(cosines, scores).statistic
+        elif len(rows[0].texts) > 1:
+            ranks = _ranks(first, last, [example.texts[1] for example in rows])
+            found = {f"recall_at_{top}": (ranks <= top).mean() for top in (1, _TOP)}
+            found["mrr"] = (1 / ranks).mean()
+        found["mean_cosine"] = (first * np.roll(last, 1, axis=0)).sum(-1).mean()
+        return {name: float(value) for name, value in found.items()}
+
+    def constant_answer_note(self, metrics: Mapping[str, float]) -> str | None:
+        """See Task: says whether the vectors have collapsed."""
+        if (cosine := metrics.get("mean_cosine", 0.0)) < _COLLAPSED:
+            return None
+        return (
+            f"The vectors have collapsed: the mean cosine of unrelated texts is {cosine:.2f}. "
+            "Train on pairs, or with a lower temperature."
+        )
+
+    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
+        """Writes vectors.npy, float32 [n, H], or [n, texts, H] of pairs."""
+        vectors = outputs["embedding"]
+        np.save(buffer := io.BytesIO(), vectors[:, 0] if vectors.shape[1] == 1 else vectors)
+        files.write_bytes(folder.file(VECTORS_FILE), buffer.getvalue())
+
+    def text_form(self, model: AlbertEmbedder) -> TextForm:
+        """See EmbeddingForm."""
+        from albert_tf.tasks.embedding.export import EmbeddingForm
+
+        return EmbeddingForm(self.tokenizer, self, model)
+
+
+def _ranks(queries: np.ndarray, passages: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Returns the rank of each query's passage among the passages with distinct texts, int [n]."""
+    places: dict[str, int] = {}
+    own = np.array([places.setdefault(text, len(places)) for text in texts])
+    _, chosen = np.unique(own, return_index=True)
+    ranks = []
+    for begin in range(0, len(queries), _CHUNK):
+        cosines = queries[begin : begin + _CHUNK] @ passages[chosen].T
+        right = np.take_along_axis(cosines, own[begin : begin + _CHUNK, None], axis=1)
+        ranks.append(1 + (cosines > right).sum(axis=1))
+    return np.concatenate(ranks)

@@ -1,0 +1,130 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Losses and metrics of sentence vectors."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.graph_mode import TrainingStep, training_step
+from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
+from albert_tf.tasks.embedding.task import EmbeddingTask
+from tests.tasks.conftest import CONFIG
+
+RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+
+
+@pytest.fixture
+def task(tokenizer):
+    return EmbeddingTask(CONFIG, tokenizer, EmbeddingSpec(16, temperature=0.1))
+
+
+def examples(*rows, score=None):
+    return [EmbeddingExample(texts, score, f"row {i}") for i, texts in enumerate(rows)]
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float64)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def test_each_text_finds_its_partner_among_partners_and_negatives(task):
+    vectors = np.random.default_rng(0).normal(size=[4, 3, 8]).astype(np.float32)
+    found = task.joint_values(tf.constant(vectors))
+    first, second, third = np.moveaxis(unit(vectors), 1, 0)
+    forth = first @ np.concatenate([second, third]).T / 0.1
+    back = second @ first.T / 0.1
+    losses = [
+        -np.log(np.exp(logits[i, i]) / np.exp(logits[i]).sum())
+        for logits in (forth, back)
+        for i in range(4)
+    ]
+    np.testing.assert_allclose(found["loss"], np.reshape(losses, [2, 4]).mean(0), rtol=1e-5)
+    np.testing.assert_array_equal(found["accuracy"], forth.argmax(1) == np.arange(4))
+
+
+def test_shared_values_give_the_gradient_of_the_whole_batch(task):
+    vectors = tf.constant(np.random.default_rng(0).normal(size=[6, 2, 8]).astype(np.float32))
+    shared = task.share(vectors)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(vectors)
+        whole = tf.reduce_sum(task.joint_values(vectors)["loss"])
+        parts = [
+            _sums(task, vectors[i : i + 2], {k: v[i : i + 2] for k, v in shared.items()})
+            for i in (0, 2, 4)
+        ]
+        split = tf.add_n([part["loss"] for part in parts])
+    np.testing.assert_allclose(split, whole, rtol=1e-6)
+    np.testing.assert_allclose(
+        tape.gradient(split, vectors), tape.gradient(whole, vectors), atol=1e-5
+    )
+
+
+def _sums(task, vectors, shared):
+    class Given(EmbeddingTask):
+        def vectors(self, model, batch, training=False):
+            return vectors
+
+    given = Given(task.config, task.tokenizer, task.spec)
+    return given.sums(None, shared, True)
+
+
+def test_single_texts_are_embedded_twice_with_other_dropout_masks(task):
+    config = dataclasses.replace(CONFIG, **RATES)
+    task = EmbeddingTask(config, task.tokenizer, task.spec)
+    data = task.encode(examples(("a b",), ("c d e",)), training=True)
+    model, batch = task.build_model(), data.source.batch([0, 1], 8)
+    with training_step(TrainingStep(tf.constant([1, 2]))):
+        vectors = task.vectors(model, batch, training=True).numpy()
+    assert vectors.shape == (2, 2, config.hidden_size)
+    assert np.abs(vectors[:, 0] - vectors[:, 1]).max(axis=1).min() > 1e-3
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-5)
+    assert task.vectors(model, batch).shape == (2, 1, config.hidden_size)
+
+
+def test_scored_pairs_are_compared_with_their_scores_alone(task):
+    spec = dataclasses.replace(task.spec, lowest=1.0, highest=5.0)
+    task = EmbeddingTask(CONFIG, task.tokenizer, spec)
+    data = task.encode(examples(("a b", "a c"), ("d", "e f"), score=2.0), training=True)
+    model, batch = task.build_model(), data.source.batch([0, 1], 8)
+    assert not task.is_joint(batch)
+    first, second = np.moveaxis(unit(task.vectors(model, batch).numpy()), 1, 0)
+    expected = ((first * second).sum(-1) - 0.25) ** 2
+    found = task.sums(model, batch, False)["loss"]
+    np.testing.assert_allclose(found, expected.sum(), rtol=1e-4)
+
+
+def test_scored_pairs_have_correlations(task):
+    scores = [0.0, 3.0, 1.0, 5.0]
+    rows = [dataclasses.replace(x, score=s) for x, s in zip(examples(*[("a", "b")] * 4), scores)]
+    vectors = np.random.default_rng(1).normal(size=[4, 2, 8])
+    data = task.encode(rows)
+    assert task.best_metric == "spearman"
+    found = task.metrics({"embedding": vectors}, data)
+    cosines = (unit(vectors)[:, 0] * unit(vectors)[:, 1]).sum(-1)
+    assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(cosines, scores)[0])
+    assert found["pearson"] == pytest.approx(np.corrcoef(cosines, scores)[0, 1])
+
+
+def test_pairs_have_the_ranks_of_their_partners_among_distinct_texts(task):
+    vectors = np.zeros([4, 2, 3])
+    vectors[:, 1] = np.eye(3)[[0, 0, 1, 2]]
+    # The partner is the first; the first, with an equal one; the second; and the third.
+    vectors[:, 0] = [[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2, 1]]
+    data = task.encode(examples(("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")))
+    assert task.best_metric == "mrr"
+    found = task.metrics({"embedding": vectors}, data)
+    assert (found["recall_at_1"], found["recall_at_10"]) == (0.5, 1.0)
+    assert found["mrr"] == pytest.approx((1 + 1 + 1 / 2 + 1 / 3) / 4)
+
+
+def test_collapsed_vectors_are_noticed(task):
+    data = task.encode(examples(("a",), ("b",), ("c",)))
+    alike = np.ones([3, 1, 8]) + 0.01 * np.random.default_rng(0).normal(size=[3, 1, 8])
+    note = task.constant_answer_note(task.metrics({"embedding": alike}, data))
+    assert "collapsed" in note and "1.00" in note
+    other = np.random.default_rng(0).normal(size=[3, 1, 8])
+    assert task.constant_answer_note(task.metrics({"embedding": other}, data)) is None
