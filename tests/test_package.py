@@ -54,7 +54,7 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_all_scripts_can_be_imported_together_without_defining_flags():
     scripts = [p.stem for p in ROOT.glob("run_*.py")]
     scripts += [f"data_prep.{p.stem}" for p in (ROOT / "data_prep").glob("*.py")]
-    assert len(scripts) == 9
+    assert len(scripts) == 10
     code = (
         "from absl import app, flags; known = set(flags.FLAGS)\n"
         f"import {', '.join(scripts)}\n"

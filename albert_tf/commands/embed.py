@@ -10,7 +10,9 @@ MODEL is an output directory of run_embedder.py or of pretraining, a release, a
 Hugging Face folder, or a name to download. TEXT can be given several times;
 without TEXT, each line of --input_file or of standard input is a text. The
 vectors are printed as JSON, one text per line, or written to --output_file,
-float32 [texts, size], for `numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
+float32 [texts, size], for `numpy.load`. In Python:
+`albert_tf.TextEmbedder.load(MODEL).embed(texts)`, and of pretrained models
+`albert_tf.load_pretrained(MODEL).embed(texts)`.
 """
 
 from __future__ import annotations
