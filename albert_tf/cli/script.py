@@ -79,6 +79,8 @@ def _run(main: Callable[..., int | None], names: Sequence[str], argv: list[str])
         # Our own writers name the file; this covers what libraries write.
         with space_for("the program's output"):
             return main(*given)
+    except BrokenPipeError:  # See `run`.
+        raise
     except Exception as error:
         if not isinstance(error, AlbertError):
             reason = failure(error)  # Of a file or folder that no check has found.

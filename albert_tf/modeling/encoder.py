@@ -267,3 +267,19 @@ class AlbertEncoder(AlbertModel):
             "pooled_output": tf.tanh(pooled),
             "encoder_outputs": outputs,
         }
+
+
+def pooled(encoder: AlbertEncoder, inputs: Inputs, pooling: str, training: bool = False) -> Tensor:
+    """Returns a vector for each sequence of a batch, float32 [B, H].
+
+    `pooling` is one of albert_tf.config.POOLINGS: "mean", the mean of the last layer over all
+    pieces, [CLS] and [SEP] included, without padding; or "cls", the last layer at [CLS], before the
+    pooler.
+    """
+    select = first_position if pooling == "cls" else None
+    outputs = encoder(inputs, training=training, select=select)["sequence_output"]
+    outputs = tf.cast(outputs, tf.float32)
+    if pooling == "cls":
+        return outputs[:, 0]
+    present = tf.cast(inputs["input_mask"], tf.float32)[..., None]
+    return tf.reduce_sum(outputs * present, axis=1) / tf.reduce_sum(present, axis=1)

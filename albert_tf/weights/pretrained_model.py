@@ -20,7 +20,7 @@ from albert_tf.errors import AlbertError, printable
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
-from albert_tf.modeling.embedder import pooled
+from albert_tf.modeling.encoder import pooled
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.settings import check_integer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
