@@ -40,8 +40,12 @@ def find_vocabulary(folder: str) -> str | None:
     """Returns what `Tokenizer.from_file` reads in a model's folder, None if there is nothing.
 
     That is tokenizer.json, ours or Hugging Face's; or the only SentencePiece model, or else the
-    only WordPiece vocabulary. In a SavedModel these are among the assets.
+    only WordPiece vocabulary. In a SavedModel and in a preset of keras-hub these are among the
+    assets.
     """
+    preset = os.path.join(folder, "assets", "tokenizer", "vocabulary.spm")
+    if files.exists(preset):
+        return preset
     if files.exists(os.path.join(folder, SAVED_MODEL)):
         folder = os.path.join(folder, "assets")
     path = os.path.join(folder, SPEC_FILE)

@@ -21,12 +21,13 @@ from albert_tf.io import files
 from albert_tf.io.json_values import joined
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
+from albert_tf.weights.keras_hub import PRESET_WEIGHTS, KerasHubSource
 from albert_tf.weights.source import Source
 from albert_tf.weights.tfhub import SavedModelSource
 
 #: The scope of all variables of the encoder.
 ENCODER_SCOPE = "bert/"
-_LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/transformer/"
+_LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/"
 #: A checkpoint may have fewer of these than the model.
 POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
 #: An encoder may lack these: Hugging Face saves models for token-level tasks (masked LM, question
@@ -62,7 +63,7 @@ def open_source(path: str) -> Source:
         return SavedModelSource(path)
     # Beside our own configuration, config.json may belong to something else.
     if holds(CONFIG) and not holds(CONFIG_FILE):
-        return _HuggingFaceSource(path)
+        return (KerasHubSource if holds(PRESET_WEIGHTS) else _HuggingFaceSource)(path)
     return CheckpointSource(path)
 
 
@@ -172,7 +173,7 @@ def load_weights(
 
     Raises:
       AlbertError: there are no readable weights, a required variable is missing or has another
-        shape, or the source has layers that the model lacks.
+        shape, or the source has layers, or a projection, that the model lacks.
     """
     source = path if isinstance(path, Source) else open_source(path)
     report = assign_weights(source, named_weights)

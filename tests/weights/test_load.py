@@ -13,6 +13,7 @@ from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.load import POSITIONS, load_weights
 from tests.support.builders import tiny_config
 
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in/kernel"
 LAYER = "bert/encoder/transformer/group_{}/inner_group_0/ffn_1/intermediate/dense/kernel"
 POOLER = {f"bert/pooler/dense/{part}": [2] for part in ("bias", "kernel")}
 
@@ -41,6 +42,7 @@ def load(tmp_path):
     ("stored", "model", "difference"),
     [
         ({}, {"bert/new/kernel": [2]}, "it lacks bert/new/kernel"),
+        ({PROJECTION: [2]}, {}, f"it also has {PROJECTION}"),  # E = H, but it is projected.
         ({}, {"bert/a/kernel": [3]}, r"bert/a/kernel \(shape \[2\], not \[3\]\)"),
         ({LAYER.format(0): [2]}, {}, rf"it also has {LAYER.format(0)}\. Use the configuration"),
         (
