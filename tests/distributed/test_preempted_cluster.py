@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from albert_tf.io.signals import STOP_SIGNALS
 from tests.distributed.cluster import ROOT, Cluster
 from tests.support.builders import tiny_config
 from tests.training.damage import stored
@@ -126,14 +127,14 @@ def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_ends_a_worker_that_waits_for_its_peer(tmp_path, number):
     with Cluster(command(tmp_path / "run"), tmp_path) as cluster:
         cluster.processes[1].kill()
-        cluster.wait_for("Waiting until all 2 workers", stream="stdout")
-        time.sleep(2.0)
+        cluster.wait_for("Waiting for localhost:")
         cluster.processes[0].send_signal(number)
-        assert cluster.processes[0].wait(60) == -number
+        assert cluster.processes[0].wait(60) == 128 + number
+        assert cluster.output(0).endswith(f"Stopped by {number.name}.\n")
 
 
 def assert_lost_its_peer(done):

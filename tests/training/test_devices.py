@@ -50,7 +50,11 @@ def tf_config(cluster, kind="worker", index=0):
         tf_config({"worker": HOSTS}, "ps"),
         tf_config({"worker": HOSTS}, index="x"),
         tf_config({"worker": HOSTS}, index=2),
+        tf_config({"worker": HOSTS}, index=-1),
+        tf_config({"worker": ["host0", "host1"]}),
+        tf_config({"worker": ["host0:2222", "host1:0"]}),
         tf_config({"worker": [2222, 2223]}),
+        tf_config({"worker": HOSTS[:1] * 2}),
         tf_config({"chief": HOSTS[:1]}, "chief"),
     ],
 )
