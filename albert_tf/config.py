@@ -30,7 +30,8 @@ _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 _WITHOUT_EFFECT = frozenset(
     {"down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"}
 )
-#: No model is so deep. A damaged number should not take all memory or time.
+#: No model is so deep. A damaged number should not take all memory or time; a block of weights
+#: takes a tenth of a second to build.
 _MAX_BLOCKS = 1000
 #: Dropout rates are below 1.
 _MAX_RATE = 0.999
@@ -57,7 +58,7 @@ class AlbertConfig(Settings):
         help="E, width of the embedding tables; E = H builds no projection.", minimum=1
     )
     hidden_size: int = setting(help="H, width of the transformer.", minimum=1)
-    num_hidden_layers: int = setting(help="L.", minimum=1, maximum=_MAX_BLOCKS)
+    num_hidden_layers: int = setting(help="L.", minimum=1)
     num_attention_heads: int = setting(
         help="Heads per layer; divides H. No weight's shape depends on it, so a wrong value loads "
         "without complaint and ruins the outputs: take it from the checkpoint's configuration.",
@@ -68,10 +69,7 @@ class AlbertConfig(Settings):
         1, "G; layer l uses the shared weights of group int(l / L * G).", minimum=1
     )
     inner_group_num: int = setting(
-        1,
-        "Blocks of weights in a group, applied one after the other in every layer.",
-        minimum=1,
-        maximum=_MAX_BLOCKS,
+        1, "Blocks of weights in a group, applied one after the other in every layer.", minimum=1
     )
     hidden_act: str = setting(
         "gelu",
@@ -111,6 +109,11 @@ class AlbertConfig(Settings):
             fault = f"num_hidden_groups {groups} exceeds num_hidden_layers {layers}"
         elif self.parameter_sharing == "none" and groups != 1:
             fault = f"num_hidden_groups {groups} has no effect with parameter_sharing 'none'"
+        elif layers * self.inner_group_num > _MAX_BLOCKS:
+            fault = (
+                f"num_hidden_layers {layers} times inner_group_num {self.inner_group_num} exceeds "
+                f"{_MAX_BLOCKS}; no model is so deep"
+            )
         elif (parameters := self.count_parameters()["total"]) > _MAX_PARAMETERS:
             fault = f"a model of {parameters:.1e} parameters is too large; check the sizes"
         if fault:

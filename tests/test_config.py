@@ -180,7 +180,8 @@ def test_a_broken_file_is_refused_by_name(tmp_path, text, message):
         ({"vocab_size": 0}, "`vocab_size`=0 must be an integer from 1 to"),
         ({"hidden_size": 768.5}, "`hidden_size`=768.5 must be an integer from 1"),
         ({"num_hidden_layers": True}, "`num_hidden_layers`=True must be an integer from 1"),
-        ({"num_hidden_layers": 1001}, "num_hidden_layers`=1001 must be an integer from 1 to 1000"),
+        ({"num_hidden_layers": 1001}, "num_hidden_layers 1001 times inner_group_num 1 exceeds"),
+        ({"inner_group_num": 100}, "num_hidden_layers 12 times inner_group_num 100 exceeds 1000"),
         (
             {"hidden_dropout_prob": 1.0},
             "`hidden_dropout_prob`=1.0 must be a number from 0",

@@ -10,7 +10,6 @@ a file is missing or damaged. Local paths need no TensorFlow.
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import re
 import stat
@@ -37,6 +36,10 @@ _FINAL = {
 #: range, unimplemented, data loss. The failed precondition stands for several errors of the system.
 _FINAL_CODES, _PRECONDITION = {1, 3, 5, 6, 11, 12, 15}, 9
 _WRONG_KIND = tuple(os.strerror(code) for code in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY))
+
+#: TensorFlow's codes that only remote file systems give: deadline exceeded, permission denied,
+#: resource exhausted, unavailable, unauthenticated.
+_REMOTE_CODES = {4, 7, 8, 14, 16}
 
 
 def gfile() -> Any:
@@ -117,8 +120,8 @@ def failure(error: BaseException) -> str | None:
     """Returns what the file system has reported; None if an error has another cause."""
     if isinstance(error, OSError):
         return _reason(error)
-    text = _reason(error)
-    return text if hasattr(error, "error_code") and system_message(text) else None
+    text, code = _reason(error), getattr(error, "error_code", None)
+    return text if code in _REMOTE_CODES or (code and system_message(text)) else None
 
 
 def system_message(text: str) -> str | None:
@@ -198,10 +201,26 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 def makedirs(folder: str) -> None:
     """Creates a folder and those above it, unless they exist."""
 
-    local = functools.partial(os.makedirs, exist_ok=True)
-    retried(local if is_local(folder) else gfile().makedirs, folder)
+    def once(folder: str) -> None:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except FileExistsError:  # Or it could not be looked at for a moment.
+            if not isdir(folder):
+                raise
+
+    retried(once if is_local(folder) else gfile().makedirs, folder)
 
 
 def rename(source: str, target: str) -> None:
     """Renames a file, or a local folder; a file at `target` is replaced."""
-    retried(gfile().rename, source, target, True)
+
+    tried = False
+
+    def once(source: str, target: str) -> None:
+        nonlocal tried
+        if tried and not exists(source):
+            return  # The try that failed has moved it all the same, as remote ones may.
+        tried = True
+        gfile().rename(source, target, overwrite=True)
+
+    retried(once, source, target)

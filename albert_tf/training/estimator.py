@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -34,17 +35,21 @@ from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, wi
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
+#: Held while random generators are seeded and used, as they belong to all threads.
+_random_lock = threading.Lock()
+
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Seeds all random generators; Python's and NumPy's have their former state afterwards."""
-    states = random.getstate(), np.random.get_state()
-    keras.utils.set_random_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    with _random_lock:
+        states = random.getstate(), np.random.get_state()
+        keras.utils.set_random_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 class Estimator:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import DivergedError
+from albert_tf.errors import AlbertError, DivergedError, first_line
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only, joined
 from albert_tf.io.log import log
@@ -41,9 +41,15 @@ class MetricsLog:
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
-        with files.space_for(f"the metrics of step {step}, in {self._path}"):
-            self._append(json.dumps(entry).encode() + b"\n")
-            storage.retried(self._write_events, step, split, values)
+        place = f"the metrics of step {step}, in {self._path}"
+        try:
+            with files.space_for(place):
+                self._append(json.dumps(entry).encode() + b"\n")
+                storage.retried(self._write_events, step, split, values)
+        except tf.errors.OpError as error:
+            raise AlbertError(
+                f"Cannot write {place} ({first_line(error)}). Was the folder deleted?"
+            ) from error
 
     def _append(self, line: bytes) -> None:
         self._written += line

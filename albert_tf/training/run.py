@@ -170,6 +170,12 @@ class TrainingRun:
             with self.strategy.scope():
                 report = self.task.load_initial(self.config.init_checkpoint, self.weights)
             log.info(report)
+            lacking = [name for name in report.missing if name.split(" ")[0] in self.frozen]
+            if lacking:
+                log.info(
+                    "Warning: these weights are frozen, but the checkpoint lacks them, so they "
+                    f"stay random: {', '.join(lacking)}."
+                )
         else:
             log.info("Training starts from random weights, not from a checkpoint.")
         if self.chief:

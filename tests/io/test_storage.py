@@ -75,6 +75,21 @@ def test_a_file_that_may_not_be_looked_at_is_not_taken_for_missing(pauses, tmp_p
             look(str(path))
 
 
+def test_a_rename_that_failed_after_the_fact_is_a_success(pauses, tmp_path, monkeypatch):
+    (tmp_path / "a").touch()
+    rename = tf.io.gfile.rename
+
+    def once(source, target, overwrite):
+        rename(source, target, overwrite)
+        raise E.UnknownError(None, None, f"{source}; Input/output error")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", once)
+    storage.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    assert os.listdir(tmp_path) == ["b"]
+    with pytest.raises(E.NotFoundError):
+        storage.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+
+
 @pytest.mark.parametrize("scheme", ["", "ram:/"])
 def test_what_is_not_there_is_an_answer(tmp_path, scheme):
     folder = f"{scheme}{tmp_path}/run"

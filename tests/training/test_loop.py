@@ -237,6 +237,18 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
             run.run()
 
 
+def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_run, capsys):
+    weights = new_run(tmp_path).estimator.model.named_weights()
+    held = {name: weight for name, weight in weights.items() if "pooler" not in name}
+    tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
+    values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}
+    for freeze, warned in (("embeddings", False), ("encoder", True)):
+        new_run(tmp_path / freeze, freeze=freeze, **values)._begin(known=False)
+        text = " ".join(capsys.readouterr().out.split())
+        sentence = "so they stay random: bert/pooler/dense/kernel, bert/pooler/dense/bias."
+        assert (sentence in text) == warned
+
+
 class AllFrozenTask(PretrainingTask):
     def build_model(self, dtype):
         model = super().build_model(dtype)

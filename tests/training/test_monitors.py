@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -37,6 +38,15 @@ def test_damaged_and_later_lines_are_dropped(tmp_path):
     )
     MetricsLog(RunFolder(str(tmp_path)), 2).close()
     assert path.read_bytes().splitlines() == good[:2]
+
+
+def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
+    log = MetricsLog(RunFolder(str(tmp_path / "run")), 0)
+    log.write(1, "train", {"loss": 1.0})
+    shutil.rmtree(tmp_path / "run")
+    sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
+    with pytest.raises(AlbertError, match=sentence):
+        log.write(2, "train", {"loss": 1.0})
 
 
 def test_a_run_of_one_step_shows_it_once(tmp_path, capsys):
