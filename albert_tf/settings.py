@@ -120,12 +120,22 @@ def as_plain(value: Any, kind: str = "") -> Any:
     return value
 
 
+#: Names in other libraries, or of flags, that do not resemble ours most.
+_ELSEWHERE = {
+    "batch_size": "train_batch_size",
+    "lr": "learning_rate",
+    "num_train_steps": "train_step",
+    "random_seed": "seed",
+}
+
+
 def check_names(given: Collection[str], known: Collection[str]) -> None:
     """Raises AlbertError for names of settings that are not known; it suggests similar ones."""
     shown = []
     for name in sorted({*given} - {*known}):
         close = difflib.get_close_matches(name, [*known], 1, 0.5)
-        shown.append(f"{name} (did you mean {close[0]}?)" if close else name)
+        hint = _ELSEWHERE.get(name) or "".join(close)
+        shown.append(f"{name} (did you mean {hint}?)" if hint else name)
     if shown:
         raise AlbertError(f"There are unknown settings: {joined(shown, 200)}.")
 

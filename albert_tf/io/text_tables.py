@@ -28,6 +28,8 @@ from albert_tf.io.text_files import read_lines
 Rows = Iterator[tuple[str, dict[str, Any]]]
 #: The class of a text. It keeps the type that it has in the data.
 Label = Union[str, int, float, bool]
+#: Attributes of data sets and frames, not of their columns.
+_OF_DATA_SETS = ("features", "itertuples", "to_dicts", "column_names", "as_numpy_iterator")
 #: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
 _LONGEST_FIELD = 1 << 30
 
@@ -107,7 +109,7 @@ def data_rows(data: Any, name: str) -> Rows:
     Args:
       data: an iterable of dicts, such as a list or a Hugging Face `datasets.Dataset`; a dict of
         columns; a data frame of pandas or Polars; a `pyarrow.Table`; or a `tf.data.Dataset` of
-        dicts, not batched.
+        dicts, batched or not.
       name: of the data set, for errors.
 
     Yields:
@@ -127,6 +129,10 @@ def data_rows(data: Any, name: str) -> Rows:
 
 def _raw_rows(data: Any, name: str) -> Iterable[Any]:
     if hasattr(data, "as_numpy_iterator"):  # tf.data.Dataset
+        specs = getattr(data.element_spec, "values", list)()
+        # In single rows, a text has no dimension.
+        if specs and all(getattr(getattr(spec, "shape", None), "rank", 0) for spec in specs):
+            data = data.unbatch()
         return data.as_numpy_iterator()
     if hasattr(data, "itertuples"):  # pandas.DataFrame
         _check_distinct(data.columns, f"The {name} data")
@@ -135,13 +141,12 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
         if hasattr(data, rows):
             return getattr(data, rows)()
     if isinstance(data, Mapping):
-        # Neither texts, nor sets, which have no order, nor the parts of a datasets.DatasetDict.
-        no_columns = any(
-            isinstance(values, (str, Set, Mapping)) or hasattr(values, "column_names")
-            for values in data.values()
-        )
+        if any(hasattr(part, kind) for part in data.values() for kind in _OF_DATA_SETS):
+            parts = joined(data)  # As in datasets.DatasetDict.
+            raise AlbertError(f"The {name} data has the parts {parts}; give one of them.")
         sizes = {len(values) if hasattr(values, "__len__") else -1 for values in data.values()}
-        if no_columns or len(sizes) != 1 or -1 in sizes:
+        others = any(is_path(x) or isinstance(x, (Set, Mapping)) for x in data.values())
+        if len(sizes) != 1 or sizes == {-1} or others:
             raise AlbertError(
                 f"The {name} data is a dict, but its values are not columns of one length; give "
                 "one data set: a path, a list of dicts, a dict of columns or a data frame."

@@ -53,6 +53,7 @@ def test_all_kinds_of_data_give_the_same_rows():
         Frame(),
         HubDataset(label=object()),
         tf.data.Dataset.from_tensor_slices(columns),
+        tf.data.Dataset.from_tensor_slices(columns).batch(2),
         types.SimpleNamespace(to_dicts=lambda: ROWS),  # Polars.
     )
     for data in kinds:
@@ -78,6 +79,7 @@ def test_nested_values_become_lists_and_texts():
         ({"text": ["a", "b"], "label": ["x"]}, "its values are not columns of one length"),
         ({"text": 3}, "its values are not columns of one length"),
         ({"train": "a.tsv", "test": "b.tsv"}, "its values are not columns"),
+        ({"train": HubDataset(None), "test": Frame()}, "has the parts train, test; give one of"),
         ({"text": {"a", "b"}, "label": {"x", "y"}}, "its values are not columns"),
         ([{"1": "a", 1: "b"}], "train row 0: a column appears more than once among 1, 1"),
         (RepeatingFrame(), "The train data: a column appears more than once among text, text"),

@@ -135,9 +135,9 @@ def test_a_folder_that_is_not_a_path_is_refused():
         ({"text": "text"}, "train row 0: there is no column 'text'; there are sentence, by"),
         ({"output_dir": None}, "`output_dir` is needed"),
         (
-            {"trainsteps": 3, "epochs": 2, "zzz": 1, "class_weight": "a"},
+            {"trainsteps": 3, "epochs": 2, "lr": 1e-4, "zzz": 1, "class_weight": "a"},
             "class_weight .did you mean class_weights.., epochs .did you mean num_train_epochs.., "
-            "trainsteps .did you mean train_step.., zzz[.]",
+            "lr .did you mean learning_rate.., trainsteps .did you mean train_step.., zzz[.]",
         ),
         ({"text": True}, "there is no column 'True'"),
         ({"train": []}, "The train data holds no examples"),
