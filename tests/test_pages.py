@@ -278,6 +278,7 @@ def test_all_blocks_run(tmp_path, monkeypatch):
     np.testing.assert_allclose(
         classify(texts)["probabilities"], names["classifier"].probabilities(texts), atol=1e-4
     )
+    assert names["reader"].task.spec.doc_stride == 8
     assert np.isfinite(names["regressor"].predict(["A book."])).all()
     assert 0 < names["found"].probability <= 1
     assert len(names["chooser"].choose(["a", "b", "c"], "Which?").probabilities) == 3

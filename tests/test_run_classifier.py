@@ -135,7 +135,8 @@ def test_training_in_python_gives_the_same_bits(second, folder, tmp_path):
         written = (tmp_path / "python" / name).read_text()
         assert written == (arguments["output_dir"] / name).read_text(), name
     found = classifier.evaluate(folder / "dev.tsv")
-    assert classifier.metrics == json.loads(written) == pytest.approx(found, abs=1e-6)
+    # The training may compute in bfloat16.
+    assert classifier.metrics == json.loads(written) == pytest.approx(found, abs=1e-3)
     assert {c.label for c in classifier.predict(["rain fine", "awful sun"])} == {
         "negative",
         "positive",

@@ -130,7 +130,7 @@ def pack(
     """Joins one or two segments to [CLS] A [SEP] or [CLS] A [SEP] B [SEP], and pads.
 
     Two segments that are too long lose tokens off the end of the longer one, B first where they
-    are equally long, as in albert_tf.tokenization.sequences.truncated_lengths.
+    are equally long.
 
     Args:
       segments: ragged int32 [B, (tokens)].

@@ -185,6 +185,21 @@ class FineTuningTask(Task):
           AlbertError: a label is missing or unknown, or as the task says.
         """
 
+    def tokenized(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> Iterator[list[tuple[list[int], list[int]]]]:
+        """Yields the ids of pairs of texts, many pairs at a time, and shows progress.
+
+        Equal texts that are close to each other are tokenized once.
+        """
+        with Progress("tokenizing", len(pairs), "sequences") as progress:
+            for begin in range(0, len(pairs), _CHUNK):
+                chunk = pairs[begin : begin + _CHUNK]
+                texts = list(dict.fromkeys(itertools.chain(*chunk)))
+                ids = dict(zip(texts, self.tokenizer.encode_batch(texts)))
+                yield [(ids[a], ids[b]) for a, b in chunk]
+                progress.update(len(chunk))
+
     def join(
         self,
         pairs: Sequence[tuple[str, str]],
@@ -195,7 +210,7 @@ class FineTuningTask(Task):
         """Tokenizes pairs of texts: [CLS] A [SEP] B [SEP], or [CLS] A [SEP].
 
         Args:
-          pairs: A and B; equal texts that are close to each other are tokenized once.
+          pairs: A and B; see `tokenized`.
           cut: returns the tokens of A and B to keep, given all; None for [CLS] A [SEP].
           columns, group: see Sequences.
 
@@ -206,22 +221,19 @@ class FineTuningTask(Task):
 
         def sequences() -> Iterator[tuple[np.ndarray, int]]:
             nonlocal number
-            for begin in range(0, len(pairs), _CHUNK):
-                chunk = pairs[begin : begin + _CHUNK]
-                texts = list(dict.fromkeys(itertools.chain(*chunk)))
-                ids = dict(zip(texts, self.tokenizer.encode_batch(texts)))
-                for a, b in chunk:
-                    first, second = cut(ids[a], ids[b])
-                    number += len(first) + len(second or ()) < len(ids[a]) + len(ids[b])
-                    yield join_segments(self.tokenizer, first, second), len(first) + 2
-                progress.update(len(chunk))
+            for a, b in itertools.chain.from_iterable(self.tokenized(pairs)):
+                first, second = cut(a, b)
+                number += len(first) + len(second or ()) < len(a) + len(b)
+                yield join_segments(self.tokenizer, first, second), len(first) + 2
 
-        with Progress("tokenizing", len(pairs), "sequences") as progress:
-            data = Sequences(sequences(), self.tokenizer.pad_id, columns, group=group)
-        longest = self.spec.max_seq_length
+        data = Sequences(sequences(), self.tokenizer.pad_id, columns, group=group)
+        return data, self.cut_notes(number)
+
+    def cut_notes(self, number: int) -> list[str]:
+        """Returns the notes of an ExampleSet with this number of sequences that are cut."""
         cut_ones = "sequence is" if number == 1 else "sequences are"
-        notes = [f"{number:,} {cut_ones} cut to fit into {longest} tokens"] if number else []
-        return data, notes
+        longest = self.spec.max_seq_length
+        return [f"{number:,} {cut_ones} cut to fit into {longest} tokens"] if number else []
 
     def load_initial(self, checkpoint: str, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
         """See Task. A head for the same outputs is taken over, any other one is not.

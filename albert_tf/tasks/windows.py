@@ -36,17 +36,40 @@ def cut_windows(
     Windows begin every `doc_stride` pieces, or sooner if that would skip pieces; the last one ends
     with the context. `starts` and `lengths`, int64 [Q], are the number of the first piece, and how
     many pieces, of each question's context; `query_lengths` the pieces of each question;
-    `spec` has `max_seq_length` and `doc_stride`.
+    `spec` has `max_seq_length` and `doc_stride`. If that is None, only first windows are cut.
     """
     room = spec.max_seq_length - 3 - query_lengths
-    stride = tf.minimum(room, spec.doc_stride)
-    count = 1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride
-    number = tf.ragged.range(count)
+    stride = tf.minimum(room, spec.doc_stride or 1)
+    further = (tf.maximum(lengths - room, 0) + stride - 1) // stride
+    number = tf.ragged.range(1 + further if spec.doc_stride else tf.ones_like(further))
     question = number.value_rowids()
     offset = number.values * tf.gather(stride, question)
     size = tf.minimum(tf.gather(room, question), tf.gather(lengths, question) - offset)
     first = tf.gather(starts, question) + offset
     return Windows(question, first, size, tf.gather(query_lengths, question) + 2)
+
+
+def text_windows(
+    first: tf.Tensor, second: tf.Tensor, spec: Any
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Cuts texts, or the second ones of pairs, into windows; see `cut_windows`.
+
+    Each window of a pair has the first text, which loses its end only if the pair does not fit and
+    it is the longer one (google-research/albert classifier_utils._truncate_seq_pair, in closed
+    form). `first` and `second`, int64 [B], are the lengths in pieces, 0 for a missing second text.
+
+    Returns:
+      The number of each window's text, int64 [W]; which pieces [begin, end) of the first and of the
+      second text it has, int64 [W, 2].
+    """
+    room, is_pair = spec.max_seq_length - 3, second > 0
+    kept = tf.minimum(first, tf.maximum(room - second, (room + 1) // 2))
+    context, query = tf.where(is_pair, second, first), tf.where(is_pair, kept, -1)
+    text, begin, size, start = cut_windows(tf.zeros_like(first), context, query, spec)
+    whole = tf.stack([tf.zeros_like(start), start - 2], axis=1)
+    part = tf.stack([begin, begin + size], axis=1)
+    is_pair = tf.gather(is_pair, text)[:, None]
+    return text, tf.where(is_pair, whole, part), tf.where(is_pair, part, 0)
 
 
 def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tensor:

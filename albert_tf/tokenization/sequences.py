@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 MIN_SEQ_LENGTH = 5
 
 
-def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
-    """Returns how many tokens of A and B fit when tokens are cut off the end of the longer one.
-
-    If both have the same length, B is cut first (google-research/albert
-    classifier_utils._truncate_seq_pair, in closed form).
-    """
-    kept_a = min(length_a, max(room - length_b, (room + 1) // 2))
-    return kept_a, min(length_b, room - kept_a)
-
-
 def join_segments(
     tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None
 ) -> np.ndarray:

@@ -69,6 +69,25 @@ def test_classifiers(labels, tokenizer, odd_texts):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"labels": ("no", "yes", "maybe")},
+        {"labels": ("no", "yes"), "multi_label": True, "window_pooling": "max"},
+        {"labels": (), "mean": 3.0, "deviation": 2.0},
+    ],
+)
+def test_classifiers_of_long_texts(settings, sentencepiece_tokenizer, odd_texts):
+    spec = ClassificationSpec(max_seq_length=14, doc_stride=5, **settings)
+    task, rng = make_task(TextClassificationTask, spec, sentencepiece_tokenizer), random.Random(0)
+    texts = [" ".join(rng.choices(odd_texts, k=rng.randrange(1, 5))) for _ in range(80)]
+    texts, seconds = [*texts[:40], "", "the"], [*texts[40:], "the people", ""]
+    assert task.encode([*map(task.text_form(None).example, texts)], labelled=False).texts.size > 60
+    found = compare(task, {"sentences": texts, "second_sentences": seconds})
+    (scores,) = (found[name] for name in ("probabilities", "value") if name in found)
+    assert len(scores) == 42 and scores.std(axis=0).min() > 1e-3
+
+
 def test_multiple_choice(sentencepiece_tokenizer, odd_texts):
     spec = MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)
     task, rng = make_task(MultipleChoiceTask, spec, sentencepiece_tokenizer), random.Random(0)
@@ -152,6 +171,7 @@ def test_entities(tags, tokenizer, odd_texts):
     ("task_class", "spec"),
     [
         (TextClassificationTask, ClassificationSpec(LABELS, 14)),
+        (TextClassificationTask, ClassificationSpec(LABELS, 14, doc_stride=5)),
         (MultipleChoiceTask, MultipleChoiceSpec(max_seq_length=24, max_qa_length=12)),
         (SquadTask, SquadSpec("2.0", max_seq_length=32, doc_stride=7, max_query_length=8)),
         (TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 16)),

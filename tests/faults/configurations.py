@@ -203,6 +203,12 @@ CONFIGURATIONS = {
             ),
             _SEEDS,
         ),
+        Configuration(
+            "classifier, windows",
+            CLASSIFY,
+            _classifier("--train_step=16", "--max_seq_length=6", "--doc_stride=2"),
+            _EVALUATED,
+        ),
         Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),
         Configuration("multiple choice", "run_race", _fine_tuning("race", *_RACE), _EVALUATED),
         Configuration("tagging", "run_tagger", _fine_tuning("tags", *_TAGS), _EVALUATED),

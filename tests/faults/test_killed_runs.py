@@ -12,7 +12,7 @@ from tests.faults.configurations import CONFIGURATIONS, write_data
 from tests.faults.kills import Series
 
 FEW, MANY = 1, 20
-SHORT = ("offline masks", "builder")
+SHORT = ("offline masks", "classifier, windows", "builder")
 
 
 @pytest.fixture(scope="module")

@@ -1,33 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from albert_tf.tokenization.sequences import join_segments, pad_sequences, truncated_lengths
+from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from tests.support.builders import write_tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     return write_tokenizer(tmp_path_factory.mktemp("tokenizer"), "abc")
-
-
-def popped_lengths(a, b, room):
-    """Cuts tokens one by one off the longer segment, or off B if the lengths are equal."""
-    while a + b > room:
-        if a > b:
-            a -= 1
-        else:
-            b -= 1
-    return a, b
-
-
-def test_truncation_equals_taking_tokens_one_by_one():
-    for a, b, room in itertools.product(range(12), range(12), range(15)):
-        assert truncated_lengths(a, b, room) == popped_lengths(a, b, room)
 
 
 def test_segments_are_joined_by_special_pieces(tokenizer):

@@ -77,8 +77,8 @@ class _TextModel(FineTunedModel):
             number of labels, also none.
           label_separator: what is between several labels in a text, such as "|", instead of lists.
           **settings: `output_dir`, which is required, and other fields of
-            FineTuneConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`.
-            They override the recipe.
+            FineTuneConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`,
+            which override the recipe; or of ClassificationSpec, such as `doc_stride`.
 
         Returns:
           The trained model.
@@ -123,8 +123,8 @@ class _TextModel(FineTunedModel):
         if not texts:
             return np.zeros([0, len(self.task.spec.labels)][: 1 + self._has_labels], np.float32)
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        _, outputs = self._outputs_of(examples, batch_size)
-        return next(iter(outputs.values()))
+        found = self.task.of_texts(*self._outputs_of(examples, batch_size))
+        return next(iter(found.values()))
 
 
 class TextClassifier(_TextModel):

@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.tables import TextExample
+from albert_tf.tasks.windows import text_windows
 from albert_tf.training.task import Arrays, Tensors
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.example_set import ExampleSet
+    from albert_tf.tasks.classification.task import TextSet
 
 
 class ClassifierForm(TextForm):
@@ -30,9 +31,9 @@ class ClassifierForm(TextForm):
     sentence counts as none. It returns `label` [B], a string, or an int64, float64 or bool if the
     labels are such, and `probabilities`, float32 [B, labels], in the order of `labels()`. If texts
     may have several labels, `chosen`, bool [B, labels], says in place of `label` which of them are
-    above their thresholds. A regression returns `value`, float32 [B]. Longer texts are cut as in
-    training. The signature `serving_default` takes `sentences`, and `pairs` both; of a model of
-    pairs, both take both.
+    above their thresholds. A regression returns `value`, float32 [B]. Longer texts are cut, or
+    become windows, as in training. The signature `serving_default` takes `sentences`, and `pairs`
+    both; of a model of pairs, both take both.
     """
 
     title = "ALBERT text classifier"
@@ -53,11 +54,17 @@ class ClassifierForm(TextForm):
 
     def outputs(self, sentences: tf.Tensor, second_sentences: tf.Tensor | None = None) -> Tensors:
         """See the class."""
-        texts = [sentences] if second_sentences is None else [sentences, second_sentences]
-        length = self.task.spec.max_seq_length
-        segments = [self.ids(text) for text in texts]
-        inputs = pack(segments, length, self.tokenizer, skip_empty_second=True)
-        outputs = self.found(None, self.predict(inputs))
+        spec, given = self.task.spec, [sentences]
+        if second_sentences is not None:
+            given.append(second_sentences)
+        segments = [self.ids(text) for text in given]
+        if spec.doc_stride:
+            texts, segments = self._windows(segments)
+        inputs = pack(segments, spec.max_seq_length, self.tokenizer, skip_empty_second=True)
+        outputs = self.predict(inputs)
+        if spec.doc_stride:
+            outputs = self.task.pooled(outputs["logits"], texts)
+        outputs = self._with_chosen(outputs)
         if self.labels and not self.task.spec.multi_label:
             best = tf.argmax(outputs["probabilities"], axis=-1)
             outputs["label"] = tf.gather(np.array(self.labels), best)
@@ -67,8 +74,24 @@ class ClassifierForm(TextForm):
         """See TextForm."""
         return TextExample("", text, second, None, "")
 
-    def found(self, data: ExampleSet | None, outputs: Arrays | Tensors) -> Arrays | Tensors:
-        """See TextForm; also of tensors."""
+    def found(self, data: TextSet, outputs: Arrays) -> Arrays:
+        """See TextForm."""
+        return self._with_chosen(self.task.of_texts(data, outputs))
+
+    def _windows(
+        self, segments: Sequence[tf.RaggedTensor]
+    ) -> tuple[tf.Tensor, list[tf.RaggedTensor]]:
+        """Returns the text of each window, and the ids of its segments; see `text_windows`."""
+        lengths = [ids.row_lengths() for ids in segments]
+        lengths += [tf.zeros_like(lengths[0])] * (2 - len(lengths))
+        texts, *ranges = text_windows(*lengths, self.task.spec)
+        shown = []
+        for ids, places in zip(segments, ranges):
+            places += tf.gather(ids.row_starts(), texts)[:, None]
+            shown.append(tf.gather(ids.values, tf.ragged.range(places[:, 0], places[:, 1])))
+        return texts, shown
+
+    def _with_chosen(self, outputs: Arrays | Tensors) -> Arrays | Tensors:
         if self.task.spec.multi_label:
             return {**outputs, "chosen": self.task.chosen(outputs["probabilities"])}
         return outputs

@@ -20,6 +20,7 @@ COLUMNS = TextColumns("text", label="label")
 #: The largest number to predict: its square, which the loss has, is finite in float32.
 LARGEST = 1e18
 BALANCED = "balanced"
+MEAN = "mean"
 #: Metrics that may select the best weights, the default first; those in which smaller is better.
 _OF_LABELS = ("accuracy", "macro_f1", "loss", "f1", "matthews_corr")
 _OF_SETS = ("mean_average_precision", "micro_f1", "macro_f1", "loss")
@@ -34,15 +35,15 @@ class ClassificationSpec(Settings):
     Attributes:
       labels: the classes in the order of the model's outputs, texts or numbers; empty for
         regression.
-      max_seq_length: the maximum length of a text in tokens; longer ones are cut.
+      max_seq_length: the maximum length of a text or window in tokens.
       columns: the columns of the training file.
       task_name: "custom", or the name of a GLUE task.
       mean, deviation: of the numbers that a regression is trained on, which learns them with mean 0
         and deviation 1 and answers in their own unit. GLUE's STS-B learns them as they are, as in
         the release.
       multi_label: whether a text may have any number of the labels.
-      best_metric, positive_label, class_weights: see their help. Class weights may be given as a
-        dict; they become text, in the order of the labels.
+      doc_stride, window_pooling, best_metric, positive_label, class_weights: see their help. Class
+        weights may be given as a dict; they become text, in the order of the labels.
 
     Raises:
       AlbertError: the labels are neither texts nor numbers, or a setting does not fit them.
@@ -55,6 +56,20 @@ class ClassificationSpec(Settings):
     mean: float = 0.0
     deviation: float = 1.0
     multi_label: bool = False
+    doc_stride: int | None = setting(
+        None,
+        "Cut long texts into overlapping windows of max_seq_length: the tokens between the starts "
+        "of consecutive ones. Of pairs, the second texts are cut, and each window has the first "
+        "text. Each text counts the same in the training loss, and its windows share that equally; "
+        "predictions and metrics are of texts. Default: none, longer texts lose their ends.",
+        minimum=1,
+    )
+    window_pooling: str = setting(
+        MEAN,
+        "How the logits of a text's windows, or of a regression its numbers, become one: their "
+        "mean, or for each label the maximum.",
+        choices=(MEAN, "max"),
+    )
     best_metric: str | None = setting(
         None,
         "The metric that selects the best weights and ends the training with "
@@ -106,6 +121,8 @@ class ClassificationSpec(Settings):
             )
         if self.class_weights is not None:
             self.weights_by_label()
+        if self.window_pooling != MEAN and not self.doc_stride:
+            raise AlbertError("`window_pooling` needs `doc_stride`, which cuts texts into windows.")
         if self.best_metric not in (None, *self.metrics):
             raise AlbertError(
                 f"`best_metric`={self.best_metric} is no metric of these labels; use one of "

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.length_batches import Sequences
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.choice_task import ChoiceTask
@@ -21,11 +23,12 @@ from albert_tf.tasks.classification.metrics import (
     multi_label_metrics,
     regression_metrics,
 )
-from albert_tf.tasks.classification.spec import SMALLER_IS_BETTER, ClassificationSpec
+from albert_tf.tasks.classification.spec import MEAN, SMALLER_IS_BETTER, ClassificationSpec
 from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tuning_task import logits_of
 from albert_tf.tasks.tables import TextExample, write_table
-from albert_tf.tokenization.sequences import truncated_lengths
+from albert_tf.tasks.windows import text_windows
+from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors
 from albert_tf.weights.run_folder import RunFolder
@@ -35,6 +38,19 @@ if TYPE_CHECKING:
 
 #: Labels in the summary of a data set.
 _SHOWN_LABELS = 5
+
+
+@dataclasses.dataclass(eq=False)
+class TextSet(ExampleSet):
+    """Texts or pairs of texts.
+
+    Attributes:
+      labels: of the texts, see `label_values`.
+      texts: the number of each window's text, int64 [W], if some texts are cut into several.
+    """
+
+    labels: np.ndarray | None = None
+    texts: np.ndarray | None = None
 
 
 class TextClassificationTask(ChoiceTask):
@@ -68,10 +84,6 @@ class TextClassificationTask(ChoiceTask):
         """See FineTuningTask: of several labels per text, each has a threshold."""
         return self.spec.names if self.spec.multi_label else ()
 
-    def label_values(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """See `labels.label_values`."""
-        return label_values(examples, self.spec.labels, self.spec.multi_label)
-
     def chosen(self, probabilities: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
         """Returns which probabilities of several labels, [n, labels], are above their thresholds.
 
@@ -82,29 +94,40 @@ class TextClassificationTask(ChoiceTask):
 
     def encode(
         self, examples: Sequence[TextExample], *, labelled: bool = True, training: bool = False
-    ) -> ExampleSet:
+    ) -> TextSet:
         """See FineTuningTask. Makes [CLS] A [SEP] of texts and [CLS] A [SEP] B [SEP] of pairs.
 
-        An empty second text counts as none. Longer texts are cut, see `truncated_lengths`.
+        An empty second text counts as none. For longer texts see `text_windows`; without a
+        `doc_stride`, there is only the first window.
         Source: google-research/albert classifier_utils.convert_single_example.
         """
-        labels, longest = self.spec.labels, self.spec.max_seq_length
+        spec, labels = self.spec, self.spec.labels
         # The labels are checked before the texts are tokenized.
-        values = self.label_values(examples if labelled else ())
+        values = label_values(examples if labelled else (), labels, spec.multi_label)
         if not labelled:  # One graph evaluates and predicts: its batches have the same columns.
             values = np.zeros([len(examples), *values.shape[1:]], values.dtype)
-
-        def cut(a: list[int], b: list[int]) -> tuple[list[int], list[int] | None]:
-            room = longest - (3 if b else 2)
-            kept_a, kept_b = truncated_lengths(len(a), len(b), room)
-            return a[:kept_a], b[:kept_b] if b else None
-
-        targets = values if labels else (values - self.spec.mean) / self.spec.deviation
-        columns = {"label_ids": targets}
-        if training and self.spec.class_weights:
-            columns["loss_weights"] = loss_weights(values, self.spec)
-        data, notes = self.join([(x.text, x.text_pair or "") for x in examples], cut, columns)
-        summary = f"{len(examples):,} examples, {data.mean_length:.0f} tokens on average"
+        texts, sequences, is_cut = [], [], {}
+        for chunk in self.tokenized([(x.text, x.text_pair or "") for x in examples]):
+            lengths = (np.array([*map(len, ids)]) for ids in zip(*chunk))
+            with tf.device("CPU"):
+                windows = text_windows(*lengths, spec)
+            begin = len(is_cut)
+            for row, (i, j), (k, m) in zip(*(x.numpy().tolist() for x in windows)):
+                a, b = chunk[row]
+                texts.append(begin + row)
+                sequences.append((join_segments(self.tokenizer, a[i:j], b[k:m] or None), j - i + 2))
+                is_cut[begin + row] = j + m < len(a) + len(b)  # The last window decides.
+        columns = {"label_ids": values if labels else (values - spec.mean) / spec.deviation}
+        is_windowed = len(texts) > len(examples)
+        if training and (spec.class_weights or is_windowed):
+            weights = loss_weights(values, spec) if spec.class_weights else np.ones(values.shape)
+            number = np.bincount(texts)
+            columns["loss_weights"] = (weights.T * (number.mean() / number)).T
+        columns = {name: column[texts] for name, column in columns.items()}
+        data = Sequences(sequences, self.tokenizer.pad_id, columns)
+        summary = f"{len(examples):,} examples, "
+        summary += f"{len(texts):,} windows, " if is_windowed else ""
+        summary += f"{data.mean_length:.0f} tokens on average"
         if labelled and labels:
             counts = collections.Counter(label for x in examples for label in own_labels(x))
             counts = counts.most_common(_SHOWN_LABELS)
@@ -113,20 +136,23 @@ class TextClassificationTask(ChoiceTask):
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
             summary += f"; labels {values.mean():.3g} on average, deviation {values.std():.3g}"
-        return ExampleSet(examples, data, summary, notes=notes)
+        notes = self.cut_notes(sum(is_cut.values()))
+        numbers = np.array(texts) if is_windowed else None
+        return TextSet(examples, data, summary, notes=notes, labels=values, texts=numbers)
 
-    def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
+    def write_predictions(self, data: TextSet, outputs: Arrays, folder: RunFolder) -> None:
         """See `write_table`."""
-        (values,) = outputs.values()
+        (values,) = self.of_texts(data, outputs).values()
         chosen = self.chosen(values) if self.spec.multi_label else None
         write_table(folder, data.name, data.examples, values, self.spec.labels, chosen)
 
     def write_evaluation(
-        self, data: ExampleSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
+        self, data: TextSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
     ) -> None:
         """See FineTuningTask: keeps the thresholds."""
         if self.spec.multi_label:
-            found = best_thresholds(outputs["probabilities"], self.label_values(data.examples))
+            probabilities = self.of_texts(data, outputs)["probabilities"]
+            found = best_thresholds(probabilities, data.labels)
             self.keep_thresholds(dict(zip(self.spec.names, found.tolist())), folder)
 
     def text_form(self, model: AlbertClassifier) -> TextForm:
@@ -152,22 +178,37 @@ class TextClassificationTask(ChoiceTask):
         return {"loss": tf.reduce_sum(tf.reduce_mean(losses, axis=1))}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns `probabilities` [batch, labels]; for regression `value` [batch]."""
-        return self.answers(logits_of(model, batch))
+        """Returns `answers`; and of windows also their `logits` [batch, labels]."""
+        logits = logits_of(model, batch)
+        return {**self.answers(logits), **({"logits": logits} if self.spec.doc_stride else {})}
 
     def answers(self, logits: tf.Tensor) -> Tensors:
-        """Returns the outputs for logits [n, labels]; see `predict`."""
+        """Returns `probabilities` [n, labels], or for regression `value` [n]."""
         if not self.spec.labels:
             return {"value": logits[:, 0] * self.spec.deviation + self.spec.mean}
         to_probabilities = tf.sigmoid if self.spec.multi_label else tf.nn.softmax
         return {"probabilities": to_probabilities(logits)}
 
-    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
+    def pooled(self, logits: tf.Tensor, texts: tf.Tensor) -> Tensors:
+        """Returns `answers` to texts, given the logits of windows and each one's text, [W]."""
+        is_mean = self.spec.window_pooling == MEAN
+        pool = tf.math.segment_mean if is_mean else tf.math.segment_max
+        return self.answers(pool(logits, texts))
+
+    def of_texts(self, data: TextSet, outputs: Arrays) -> Arrays:
+        """Returns `answers` to the texts of a data set, given the outputs of `predict`."""
+        if data.texts is None:
+            return {name: values for name, values in outputs.items() if name != "logits"}
+        with tf.device("CPU"):
+            answers = self.pooled(outputs["logits"], data.texts)
+        return {name: values.numpy() for name, values in answers.items()}
+
+    def metrics(self, outputs: Arrays, examples: TextSet) -> dict[str, float]:
         """See `classification_metrics`, `multi_label_metrics` and `regression_metrics`.
 
         Without thresholds, those are used that are best for these examples.
         """
-        labels, spec = self.label_values(examples.examples), self.spec
+        spec, labels, outputs = self.spec, examples.labels, self.of_texts(examples, outputs)
         if not spec.labels:
             return regression_metrics(outputs["value"], labels, spec.deviation)
         probabilities = outputs["probabilities"]
