@@ -93,6 +93,8 @@ class Manifest:
         ]
         for shard in shards:
             files.join_named("", shard.name, where)
+        if len({shard.name for shard in shards}) < len(shards):
+            raise AlbertError(f"{where} lists a shard twice.")
         return dataclasses.replace(manifest, features=features, shards=shards)
 
     def tokenizer_value(self, key: str, kind: type) -> Any:

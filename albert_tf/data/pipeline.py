@@ -89,12 +89,15 @@ class RecordSource:
         """Reads all records to find out why a run failed.
 
         Raises:
-          AlbertError: a record is corrupt, or a shard is not the one that was opened.
+          AlbertError: a record is corrupt, or a shard is not the one that was opened; names the
+            first one.
         """
         shards = self.manifest.shards
         with Progress("looking for damage", sum(shard.bytes for shard in shards)) as progress:
             for path, shard in zip(self.files, shards):
-                check_shard(path, self.features, shard, progress.update, self.vocab_size)
+                known = self.features, shard, progress.update, self.vocab_size
+                for error in check_shard(path, *known)[1]:
+                    raise error
 
     @property
     def description(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
-from albert_tf.data.framing import FRAME_BYTES, read_examples, record_error
+from albert_tf.data.framing import FRAME_BYTES, read_frames, record_error
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files, storage
 
@@ -70,8 +70,8 @@ def check_shard(
     listed: records.ShardInfo | None,
     on_read: Callable[[int], object],
     vocab_size: int | None,
-) -> int:
-    """Reads and checks all records of a shard; returns their number.
+) -> tuple[int, list[AlbertError]]:
+    """Reads and checks all records of a shard.
 
     Args:
       path: the TFRecord file.
@@ -80,30 +80,35 @@ def check_shard(
       on_read: called from time to time with the number of bytes read since the last call.
       vocab_size: limit of the ids; None: no limit.
 
+    Returns:
+      The number of records, and an error for each faulty one, which names it and its byte; or else
+      one if the shard differs from what it should be.
+
     Raises:
-      AlbertError: the shard is missing or cannot be read; a record is faulty; or the shard differs
-        from what it should be.
+      AlbertError: the shard is missing or cannot be read.
     """
-    examples, number, byte = read_examples(path), 0, 0
-    while batch := list(islice(examples, _BATCH)):
-        ends = np.cumsum([FRAME_BYTES + len(example) for example in batch])
-        if found := _find_fault(batch, features, vocab_size):
-            row, fault = found
-            raise record_error(path, number + row, byte + int([0, *ends][row]), fault)
-        number, byte = number + len(batch), byte + int(ends[-1])
-        on_read(int(ends[-1]))
-    if listed and files.sha256(path) != listed.sha256:
-        raise AlbertError(
-            f"{path} differs from its manifest, or from the file that this run opened: it has "
-            "another checksum; build it again, which gives the same bytes, or copy it again."
+    frames, number, errors = read_frames(path), 0, []
+    while batch := list(islice(frames, _BATCH)):
+        faults = _faults([frame.example for frame in batch], features, vocab_size)
+        for row, frame in enumerate(batch):
+            if fault := frame.fault or faults.get(row):
+                errors.append(record_error(path, number + row, frame.byte, fault))
+        number += len(batch)
+        on_read(sum(FRAME_BYTES + len(frame.example) for frame in batch))
+    if listed and not errors and files.sha256(path) != listed.sha256:
+        errors.append(
+            AlbertError(
+                f"{path} differs from its manifest, or from the file that this run opened: it has "
+                "another checksum; build it again, which gives the same bytes, or copy it again."
+            )
         )
-    return number
+    return number, errors
 
 
-def _find_fault(
+def _faults(
     examples: list[bytes], features: records.Features, vocab_size: int | None
-) -> tuple[int, str] | None:
-    """Returns the place of a faulty record in the list, and its fault."""
+) -> dict[int, str]:
+    """Returns the fault of each faulty record, by its place in the list."""
     import tensorflow as tf
 
     try:
@@ -111,19 +116,20 @@ def _find_fault(
     # TensorFlow quotes a name that is not UTF-8, and Python then cannot decode the message.
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
         if len(examples) == 1:
-            return 0, "it does not have the layout of the others"
-        single = (_find_fault([example], features, vocab_size) for example in examples)
-        return next((row, found[1]) for row, found in enumerate(single) if found)
+            return {0: "it does not have the layout of the others"}
+        single = [_faults([example], features, vocab_size) for example in examples]
+        return {row: found[0] for row, found in enumerate(single) if found}
     columns = {name: value.numpy() for name, value in parsed.items()}
     if (segments := columns.get("segment_lengths")) is not None:
         # With [CLS], and [SEP] after each segment.
         columns["the length"] = 1 + (segments + (segments > 0)).sum(axis=1)
+    faults: dict[int, str] = {}
     for name, (least, most) in _limits(features, vocab_size).items():
         if name in columns:
             outside = np.argwhere(~((columns[name] >= least) & (columns[name] <= most)))
-            if len(outside):
-                return int(outside[0, 0]), f"{name} has a number outside {least} … {most}"
-    return None
+            for row in outside[:, 0].tolist():
+                faults.setdefault(row, f"{name} has a number outside {least} … {most}")
+    return faults
 
 
 def _limits(features: records.Features, vocab_size: int | None) -> dict[str, tuple[int, int]]:

@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.framing import check_lengths, read_consecutive
 
 #: Blocks whose records are shuffled together, over all readers. 16,384 records of length 512 take
 #: about 50 MB, twice, as the next buffers are read ahead.
@@ -87,17 +88,9 @@ def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
     def read(
         path: tf.Tensor, offset: tf.Tensor, size: tf.Tensor, count: tf.Tensor
     ) -> tf.data.Dataset:
-        # TensorFlow 2.15 cannot serialize this data set (it loses byte_offsets), and so cannot
-        # optimize a pipeline that begins with it; within a function of another one it need not.
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=[path],
-            compression_type="",
-            # Buffers of equal size, so that little is read beyond the end of the block.
-            buffer_size=-(-size // -(-size // _READ_BYTES)),
-            byte_offsets=[offset],
-        )
-        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-        return dataset.take(count)
+        size = tf.numpy_function(check_lengths, [path, offset, size], tf.int64)
+        # Buffers of equal size, so that little is read beyond the end of the block.
+        return read_consecutive(path, offset, count, -(-size // -(-size // _READ_BYTES)))
 
     return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read)
 

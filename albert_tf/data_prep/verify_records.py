@@ -5,8 +5,8 @@ manifest; or prints some records.
 
   albert verify-records --input_file=records
 
-For each faulty shard, prints the first record with a fault, its byte offset and
-the fault. Exits with status 1 if there is any. --num_examples prints records as
+For each faulty record, prints the shard, its number, its byte offset and the
+fault. Exits with status 1 if there is any. --num_examples prints records as
 text instead, with [original|present] for each predicted piece.
 """
 
@@ -107,9 +107,12 @@ def verify(folders: Sequence[RecordFiles]) -> int:
             for path, shard in zip(folder.paths, shards):
                 known = folder.features, shard, progress.update, vocab_size
                 try:
-                    count = check_shard(path, *known)
+                    count, errors = check_shard(path, *known)
                 except AlbertError as error:
+                    count, errors = 0, [error]
+                for error in errors:
                     progress.note(f"error: {error}")
+                if errors:
                     faulty += 1
                 else:
                     total += count

@@ -11,10 +11,11 @@ import tensorflow as tf
 from albert_tf.data import framing
 from albert_tf.data.framing import FRAME_BYTES, read_examples
 from albert_tf.errors import AlbertError
+from tests.support.numbered_records import with_checksum
 
 PAYLOADS = [bytes([i]) * (10 + 7 * i) for i in range(9)]
 OFFSETS = np.cumsum([0, *(len(x) + FRAME_BYTES for x in PAYLOADS)]).tolist()
-FAULT = "the file is damaged or cut off"
+BAD, CUT_OFF = "its checksum is wrong", "the file is cut off or damaged"
 
 
 @pytest.fixture(params=[1000, 4], ids=["one batch", "many batches"])
@@ -33,16 +34,17 @@ def change(path, at, new):
     path.write_bytes(data)
 
 
-def check_first_fault(path, number):
+def check_first_fault(path, number, fault):
     """Checks that the records before a damaged one are read, and that it is named."""
     examples = read_examples(str(path))
     assert [next(examples) for _ in range(number)] == PAYLOADS[:number]
-    with pytest.raises(AlbertError, match=rf"record {number} \(byte {OFFSETS[number]}\): {FAULT}"):
+    with pytest.raises(AlbertError, match=rf"record {number} \(byte {OFFSETS[number]}\): {fault}"):
         next(examples)
 
 
 def test_intact_records_are_read(path, tmp_path):
     assert list(read_examples(str(path))) == PAYLOADS
+    assert path.read_bytes().startswith(with_checksum(len(PAYLOADS[0])))
     (tmp_path / "empty").write_bytes(b"")
     assert list(read_examples(str(tmp_path / "empty"))) == []
     with pytest.raises(AlbertError, match="none does not exist"):
@@ -62,16 +64,22 @@ def test_intact_records_are_read(path, tmp_path):
 )
 def test_a_damaged_record_is_named(path, number, byte, new):
     change(path, OFFSETS[number] + byte, new)
-    check_first_fault(path, number)
+    check_first_fault(path, number, f"({BAD}|{CUT_OFF})")
+
+
+@pytest.mark.parametrize("length", [400, 1 << 31, 1 << 60, (1 << 64) - 1])
+def test_a_huge_length_with_a_valid_checksum_allocates_no_memory(path, length):
+    change(path, OFFSETS[6], with_checksum(length))
+    check_first_fault(path, 6, CUT_OFF)
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 20])
 def test_a_cut_off_file_is_named(path, kept):
     path.write_bytes(path.read_bytes()[: OFFSETS[5] + kept])
-    check_first_fault(path, 5)
+    check_first_fault(path, 5, CUT_OFF)
 
 
 @pytest.mark.parametrize("number", [0, 4, 9])
 def test_zeros_at_the_end_are_a_fault(path, number):
     change(path, OFFSETS[number], bytes(OFFSETS[-1] - OFFSETS[number] + 4096))
-    check_first_fault(path, number)
+    check_first_fault(path, number, BAD)

@@ -64,6 +64,7 @@ def with_blocks(*blocks):
         ({"extra": 1}, "unknown key 'extra'"),
         ({"tokenizer": ...}, "the key 'tokenizer' is missing"),
         ({"shards": []}, "lists no shards"),
+        ({"shards": with_blocks([0, 4, 120])["shards"] * 2}, "lists a shard twice"),
         ({"shards": [{"name": "a"}]}, "malformed"),
         ({"shards": [{"name": "a", "sha256": "11", "blocks": 3}]}, "no valid list of blocks"),
         (with_blocks(3), "no valid list of blocks, but 3"),

@@ -14,7 +14,7 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import StoppedError
 from albert_tf.keras2 import keras
 from albert_tf.training.task import Task
-from tests.support.numbered_records import small_blocks
+from tests.support.numbered_records import small_blocks, with_checksum
 
 PIECES = 5
 FEATURES = records.pretraining_features(3, 1)
@@ -99,6 +99,14 @@ def rename(path, number):
     records.write_shard(str(path), examples)
 
 
+def lengthen(path, number):
+    """Gives one of ten records a length that fits into no memory, with a valid checksum."""
+    data = bytearray(path.read_bytes())
+    at = len(data) // 10 * number
+    data[at : at + 12] = with_checksum(1 << 40)
+    path.write_bytes(data)
+
+
 def source(path):
     return RecordSource([str(path)], FEATURES, vocab_size=PIECES)
 
@@ -159,7 +167,7 @@ def test_damage_to_held_out_records_is_named_even_if_training_records_are_damage
 def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
     made = estimator(tmp_path)
     made.train(TrainSpec.of(source(shards[0]), 1))
-    for number, damage in enumerate((flip, empty, rename), 3):
+    for number, damage in enumerate((flip, empty, rename, lengthen), 3):
         path = write(tmp_path / damage.__name__)
         opened = source(path)
         damage(path, number)

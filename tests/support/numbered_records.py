@@ -45,3 +45,15 @@ def numbers_of(
 ) -> np.ndarray:
     """Returns the numbers of the first batches, by default all, int [batches, rows]."""
     return np.array([batch[name].numpy() for batch in itertools.islice(dataset, batches)])
+
+
+def with_checksum(length: int) -> bytes:
+    """Returns the length of a TFRecord and its checksum, a masked CRC-32C."""
+    header, crc = length.to_bytes(8, "little"), 0xFFFFFFFF
+    for byte in header:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return header + masked.to_bytes(4, "little")
