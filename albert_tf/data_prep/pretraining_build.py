@@ -88,6 +88,10 @@ def build_pretraining_data(
         process, a failed worker, or a corpus without any instance.
     """
     build = _Build(input_files, tokenizer, folder, options)
+    # Records that are complete can be read while a process holds the folder, or without the right
+    # to write there.
+    if not build.has_remains() and (manifest := build.finished(overwrite)):
+        return manifest
     with lock_folder(folder), removal.own_temporaries(build.owner, *build.folders):
         return build.finished(overwrite) or build.run(runner, overwrite)
 
@@ -126,6 +130,11 @@ class _Build:
             "tokenizer": self._tokenizer.spec.to_dict(),
             "options": {**dataclasses.asdict(self._options), "input_files": inputs},
         }
+
+    def has_remains(self) -> bool:
+        """Returns whether a build is unfinished, or one of this plan has left temporary files."""
+        names = storage.listdir(self._folder)
+        return WORK_FOLDER in names or any(self.owner in name for name in names)
 
     def finished(self, overwrite: bool) -> Manifest | None:
         """Returns the folder's manifest if the planned records are complete.

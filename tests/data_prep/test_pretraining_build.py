@@ -75,11 +75,16 @@ def test_input_files_are_never_overwritten(tmp_path, text, vocabulary):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_a_second_build_at_the_same_time_is_refused(tmp_path, text, vocabulary, hold):
+def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
+    tmp_path, text, vocabulary, hold
+):
     refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use by process ")
     with hold(tmp_path / "out"), refused:
         build(text, vocabulary, tmp_path / "out")
     assert not (tmp_path / "out/_build").exists()
+    manifest = build(text, vocabulary, tmp_path / "out")
+    with hold(tmp_path / "out"):
+        assert build(text, vocabulary, tmp_path / "out") == manifest
 
 
 @pytest.mark.parametrize("num_shards", [3, 2], ids=["other names", "same names"])
