@@ -147,11 +147,15 @@ def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
 
 @dataclasses.dataclass
 class SplitCounts:
-    """Counts of the text written."""
+    """Counts of the text written.
+
+    `lower_cased` are sentences of paragraphs of several sentences, but without a capital letter.
+    """
 
     documents: int = 0
     sentences: int = 0
     characters: int = 0
+    lower_cased: int = 0
 
 
 def split_sentences(
@@ -202,6 +206,8 @@ def split_sentences(
                 write("".join(f"{sentence}\n" for sentence in sentences))
                 counts.sentences += len(sentences)
                 counts.characters += sum(map(len, sentences))
+                if len(sentences) > 1 and paragraph.islower():
+                    counts.lower_cased += len(sentences)
         if not counts.sentences:
             found = ", ".join(input_files[:3]) or "the data set"
             raise AlbertError(f"No sentence was found in {found}.")
@@ -258,6 +264,11 @@ def _main() -> None:
         f"{counts.characters / counts.sentences:.0f} characters per sentence, from "
         f"{len(input_files)} files."
     )
+    if counts.lower_cased:
+        print(
+            f"{counts.lower_cased} of them are in paragraphs without a capital letter, where "
+            "sentences may begin with a lower-case one."
+        )
 
 
 main = functools.partial(script.run, _main, define_flags)

@@ -140,9 +140,9 @@ def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatc
     assert peak(3_000) < 1.3 * peak(300)
 
 
-def test_text_without_capitals_is_split(run_script, tmp_path):
+def test_text_without_capitals_is_split_and_mentioned(run_script, tmp_path):
     (tmp_path / "in.txt").write_text("one sentence. and more.\n\nOne. Two, i.e. three. and so on.")
-    run_script(
+    done = run_script(
         split_sentences_module,
         f"--input_file={tmp_path}/in.txt",
         f"--output_file={tmp_path}/out.txt",
@@ -150,6 +150,7 @@ def test_text_without_capitals_is_split(run_script, tmp_path):
     assert documents(tmp_path / "out.txt") == [
         ["one sentence.", "and more.", "One.", "Two, i.e. three. and so on."]
     ]
+    assert "2 of them are in paragraphs without a capital letter" in done.stdout
 
 
 def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path):
