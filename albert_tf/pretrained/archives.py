@@ -10,8 +10,10 @@ import functools
 import os
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
+from typing import Any
 
 from albert_tf.errors import AlbertError, first_line, root_cause
 from albert_tf.io import files, storage
@@ -20,9 +22,15 @@ from albert_tf.io.progress import Progress
 
 #: Begins addresses, also those to which a server leads.
 WEB = "https://"
-#: Attempts, half the seconds before the third, which double, and the seconds without an answer that
-#: end one.
-_ATTEMPTS, _PAUSE, _TIMEOUT = 5, 1.0, 30.0
+#: Attempts, half the seconds before the third, which double, and the most that a server may ask
+#: for.
+_ATTEMPTS, _PAUSE, _MAX_PAUSE = 5, 1.0, 120.0
+#: Seconds without an answer that end an attempt, or with fewer bytes per second than these.
+_TIMEOUT, _SLOWEST = 30.0, 1000.0
+_BLOCK = 1 << 12
+#: An archive may hold so many times its size, as weights hardly shrink when they are packed; a
+#: small one may hold so many bytes.
+_MAX_RATIO, _MAX_SMALL_BYTES = 20, 1 << 30
 
 
 def download(url: str, path: str, sha256: str = "") -> str:
@@ -68,12 +76,15 @@ def _receive(url: str, temporary: str, name: str) -> str:
     import requests  # It takes a while.
     from urllib3.util import Retry
 
-    retries = Retry(
+    class Patient(Retry):
+        def parse_retry_after(self, retry_after: str) -> float:
+            return min(super().parse_retry_after(retry_after), _MAX_PAUSE)
+
+    retries = Patient(
         _ATTEMPTS - 1,
         backoff_factor=_PAUSE,
         status_forcelist=(408, 429, 500, 502, 503, 504),
         raise_on_status=False,
-        respect_retry_after_header=False,  # It may ask for hours.
     )
     with requests.Session() as session:
         session.adapters.clear()
@@ -82,16 +93,24 @@ def _receive(url: str, temporary: str, name: str) -> str:
         for attempt in range(1, _ATTEMPTS + 1):
             with session.get(url, stream=True, timeout=_TIMEOUT) as response:
                 response.raise_for_status()
-                progress = Progress(f"download {name}", response.raw.length_remaining)
                 try:
-                    with progress, open(temporary, "wb") as f:
-                        for block in response.iter_content(1 << 16):
-                            progress.update(f.write(block))
+                    _copy(response, temporary, name)
                     break
-                except requests.RequestException:
+                except (requests.RequestException, TimeoutError):
                     if attempt == _ATTEMPTS:
                         raise
     return response.headers.get("Content-Type", "an unknown type")
+
+
+def _copy(response: Any, temporary: str, name: str) -> None:
+    """Writes the body of an answer of requests."""
+    begin = time.monotonic()
+    progress = Progress(f"download {name}", response.raw.length_remaining)
+    with progress, open(temporary, "wb") as f:
+        for block in response.iter_content(_BLOCK):
+            progress.update(f.write(block))
+            if time.monotonic() - begin > _TIMEOUT + f.tell() / _SLOWEST:
+                raise TimeoutError(f"it sends fewer than {_SLOWEST:,.0f} bytes per second")
 
 
 def unpack(path: str) -> str:
@@ -103,8 +122,8 @@ def unpack(path: str) -> str:
       The folder with the files. If the archive holds a single folder, that one.
 
     Raises:
-      AlbertError: the archive is missing or damaged, or has a member that leads outside of it or
-        is a device.
+      AlbertError: the archive is missing, damaged or too large, or has a member that leads outside
+        of it or is a device.
     """
     files.check_file(path, "archive")
     status = storage.gfile().stat(path)
@@ -154,15 +173,25 @@ def _explained(what: str, advice: str) -> Iterator[None]:
 
 def _extract(path: str, folder: str) -> None:
     """Writes an archive's files to a folder, and nothing outside of it."""
+    limit, total = max(_MAX_SMALL_BYTES, _MAX_RATIO * storage.size(path)), 0
+
+    def check(size: int) -> None:
+        if size > limit:
+            raise tarfile.ReadError(f"it holds more than {limit / (1 << 30):.3g} GiB")
+
     with storage.gfile().GFile(path, "rb") as f:
         is_zip = f.read(2) == b"PK"
         f.seek(0)
         if is_zip:
             # The library makes no links, and leaves ".." out of paths.
             with zipfile.ZipFile(f) as archive:
+                check(sum(member.file_size for member in archive.infolist()))
                 archive.extractall(folder)
         else:
             with tarfile.open(fileobj=f, mode="r|*") as archive:
-                archive.extractall(folder, filter="data")
+                for member in archive:
+                    total += member.size
+                    check(total)
+                    archive.extract(member, folder, filter="data")
     if not os.listdir(folder):
         raise tarfile.ReadError("it holds nothing")

@@ -73,6 +73,10 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
     """
     path = files.path_of(name, what)
     kind = _kind(path)
+    if path.startswith("kaggle://"):
+        raise AlbertError(
+            f"{path} is no address; give the model's, https://www.kaggle.com/models/…."
+        )
     if kind == "bundled":
         return os.path.join(pretrained.FOLDER, path)
     if kind == "hub":

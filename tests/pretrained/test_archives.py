@@ -11,7 +11,9 @@ import os
 import shutil
 import stat
 import tarfile
+import time
 import zipfile
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,24 @@ def test_an_archive_is_unpacked_once_and_another_of_its_name_again(tf1_archive, 
     assert archives.unpack(path) == folder
     os.utime(path, (0, 0))
     assert archives.unpack(path) != folder
+
+
+def test_a_small_archive_that_holds_much_is_refused_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "_MAX_SMALL_BYTES", 1 << 16)
+    zeros = bytes(1 << 20)
+    zipped = zip_of(tmp_path / "bomb.zip", zip_member("a"), zip_member("b", data=zeros))
+    (tmp_path / "zeros").write_bytes(zeros)
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as f:
+        f.add(tmp_path / "zeros", "zeros")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    for path in (zipped, str(tmp_path / "bomb.tar.gz")):
+        with pytest.raises(AlbertError, match=r"bomb\.\S+ .* \(it holds more than 6.1e-05 GiB\)"):
+            archives.unpack(path)
+    assert not [*(tmp_path / "tmp").iterdir()]
+    # Trained weights hardly shrink.
+    random = zip_of(tmp_path / "random.zip", zip_member("a", data=os.urandom(1 << 17)))
+    assert os.listdir(archives.unpack(random)) == ["a"]
 
 
 def test_errors_of_a_model_name_its_archive(tmp_path):
@@ -221,6 +241,16 @@ def test_a_server_that_always_breaks_off_is_given_up(server, url, path):
     assert len(server.requests) == archives._ATTEMPTS and left(path) == []
 
 
+@pytest.mark.parametrize(("after", "slept"), [("7", 7), ("a date", 60), ("3600", 120)])
+def test_a_busy_server_says_when_to_ask_again(server, url, path, monkeypatch, after, slept):
+    pauses = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    date = formatdate(time.time() + 60, usegmt=True)
+    server.errors, server.retry_after = [429], date if after == "a date" else after
+    download(url, str(path))
+    assert pauses == [pytest.approx(slept, abs=3)] and len(server.requests) == 2
+
+
 def answer(body=b"", *headers, status="200 OK"):
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
 
@@ -253,6 +283,15 @@ def test_what_is_no_archive_never_gets_the_name(server, url, path, raw, message)
     assert left(path) == []
     server.raw.clear()
     download(url, str(path))
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(server, url, path, monkeypatch):
+    monkeypatch.setattr(archives, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(archives, "_BLOCK", 4)
+    monkeypatch.setattr(archives, "_ATTEMPTS", 1)
+    server.raw["/model.tar.gz"], server.pause = answer(HTML * 99), 0.01
+    with pytest.raises(AlbertError, match="it sends fewer than 1,000 bytes per second"):
+        download(url, str(path))
 
 
 @pytest.mark.parametrize(

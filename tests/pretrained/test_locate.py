@@ -103,8 +103,10 @@ def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypa
     ("address", "message"),
     [
         ("http://a.b/model.tar.gz", "changed on its way; give an https:// address"),
+        ("kaggle://google/albert", r"is no address; give the model's, https://www\.kaggle\.com/"),
         ("s3://a/b", r"File system scheme 's3' not implemented .*; copy the files to this machine"),
         ("hdfs://a/b", "File system scheme 'hdfs' not implemented"),
+        ("unknown://a/b.zip", "File system scheme 'unknown' not implemented"),
     ],
 )
 def test_an_address_that_cannot_be_opened_is_one_sentence(address, message):

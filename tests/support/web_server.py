@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -22,7 +23,9 @@ class WebServer(http.server.ThreadingHTTPServer):
       files: content by path, "/model.tar.gz"; the query of a request is ignored.
       models: the files of each model on Hugging Face: {"owner/name": {"config.json": b"…"}}.
       errors: status codes of the next answers; each is used once.
+      retry_after: the header of this name in these answers, if it is not empty.
       raw: whole answers by path, headers included, which may be malformed.
+      pause: seconds before each byte of a whole answer.
       cut: number of bytes after which the next answers with content end; each is used once.
       requests: method and path, in order.
       tokens: the headers Authorization.
@@ -36,7 +39,9 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.models: dict[str, dict[str, bytes]] = {}
         self.errors: list[int] = []
         self.cut: list[int] = []
+        self.retry_after = ""
         self.raw: dict[str, bytes] = {}
+        self.pause = 0.0
         self.requests: list[tuple[str, str]] = []
         self.tokens: set[str | None] = set()
 
@@ -87,11 +92,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _get(self) -> None:
         path = self._note()
         if self.server.errors:
-            self._answer(self.server.errors.pop(0), b"", {})
+            after = self.server.retry_after
+            self._answer(self.server.errors.pop(0), b"", {"Retry-After": after} if after else {})
             return
         if path in self.server.raw:
             self.close_connection = True
-            self.wfile.write(self.server.raw[path])
+            for byte in self.server.raw[path] if self.server.pause else ():
+                time.sleep(self.server.pause)
+                self.wfile.write(bytes([byte]))
+            self.wfile.write(b"" if self.server.pause else self.server.raw[path])
             return
         if path in self.server.files:
             self._send_file(self.server.files[path], {})
