@@ -157,6 +157,16 @@ def _original_spans(
     return start - first, end - first
 
 
+def _dropped_by_model(tokenizer: Tokenizer) -> str:
+    """Returns a pattern in RE2: the control and format characters that the model's rules drop.
+
+    Dropped before it sees the text, they do not shift the parts of a piece that is split.
+    """
+    controls = filter(wordpiece.is_dropped, map(chr, range(sys.maxunicode + 1)))
+    without = tokenizer.encode("aa")
+    return "|".join(rf"\x{{{ord(c):x}}}" for c in controls if tokenizer.encode(f"a{c}a") == without)
+
+
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """SentencePiece with ALBERT's normalisation and its digit-comma rule.
 
@@ -168,6 +178,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, tokenizer: Tokenizer) -> None:
         spec = tokenizer.spec
         self._normalized = lambda texts: normalize(texts, spec.lower_case, spec.strip_accents)
+        self._dropped = _dropped_by_model(tokenizer)
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
         replaced = tokenizer.digit_comma_parts
@@ -186,9 +197,14 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
         """Returns ids, and the start and end of each in the characters of the text.
 
-        A control character after "2013," or in it, which the model drops, shifts the parts by one.
+        If accents are kept, a letter and its accent may be one piece even if a control character,
+        which the model drops, is between them.
         """
-        text = self._normalized(texts)
+
+        def process(texts: tf.Tensor) -> tf.Tensor:
+            return tf.strings.regex_replace(self._normalized(texts), self._dropped, "")
+
+        text = process(texts)
         ids, begins, ends = self._sentencepiece.tokenize_with_offsets(text)
         row = ids.value_rowids()
         begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
@@ -206,9 +222,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
         ids = ids.with_values(parts).merge_dims(1, 2)
         row = tf.gather(row, piece)
-        characters, sizes, is_space = _each_character(
-            texts, self._normalized, _character_class(str.isspace)
-        )
+        characters, sizes, is_space = _each_character(texts, process, _character_class(str.isspace))
         # Of the spaces between two words, the normalised text keeps one.
         is_kept = ~(_is_first(characters) | _after(is_space))
         sizes = tf.where(is_space, tf.cast(is_kept, tf.int64), sizes)

@@ -78,6 +78,16 @@ def test_no_piece_but_the_last_ends_in_digit_and_comma(small_model):
     assert "".join(pieces).replace("<unk>", "9") == "".join(glued)
 
 
+def test_digit_comma_offsets_stay_right_where_the_model_drops_characters(small_model):
+    tokenizer = Tokenizer.from_file(small_model)
+    text = "in 20\x0113, a"
+    ids, starts, ends = spans_of(tokenizer, text)
+    spans = [text[s:e] for s, e in zip(starts, ends)]
+    comma = [tokenizer.id_to_piece(i) for i in ids].index(",")
+    assert spans[comma] == ","
+    assert "".join(spans[1:comma]) == "20\x0113"
+
+
 def test_word_starts_follow_the_official_table():
     starting = "▁the ▁ <unk> 's n't a1 é = ' > . ( 2013 漢"
     continuing = "ab x a-b ... -- (a B a\N{KELVIN SIGN}"  # Its lower case is an ASCII k.
