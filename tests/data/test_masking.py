@@ -87,6 +87,13 @@ def draw(tokenizer):
     return draw
 
 
+def words_of_one_piece(n, lengths):
+    """Returns n texts whose segments have these numbers of words."""
+    size = sum(lengths)
+    ids = np.random.default_rng(0).integers(FIRST_TEXT_ID, VOCAB, (n, size))
+    return Text(list(ids), [np.ones(size, int)] * n, np.tile(lengths, (n, 1)))
+
+
 def predicted(masked):
     """Returns which tokens are predicted, bool [n, length]."""
     used = masked["masked_lm_weights"] > 0
@@ -167,6 +174,39 @@ def test_each_set_of_masked_words_has_its_exact_probability(draw, favor_shorter,
     chi_square = ((counts - n * probabilities)[cells] ** 2 / (n * probabilities[cells])).sum()
     assert cells.sum() > 10
     assert chi_square < cells.sum() + 5 * np.sqrt(2 * cells.sum())
+
+
+# Measured on the official builder with words of one piece; the last number is the budget. There,
+# spans cross [SEP], so these are texts of one segment.
+@pytest.mark.parametrize(
+    ("length", "predictions", "favor_shorter", "ngram", "shares", "per_instance", "masked"),
+    [
+        (512, 77, True, 3, (0.566, 0.268, 0.166), 48.14, 77),
+        (512, 20, True, 3, (0.570, 0.272, 0.158), 12.59, 20),
+        (128, 20, True, 3, (0.585, 0.265, 0.150), 12.14, 19),
+        (128, 20, False, 3, (0.237, 0.290, 0.472), 8.50, 19),
+        (128, 20, True, 2, (0.697, 0.303), 14.58, 19),
+    ],
+)
+def test_span_lengths_are_distributed_as_by_the_official_builder(
+    draw, monkeypatch, length, predictions, favor_shorter, ngram, shares, per_instance, masked
+):
+    sizes, budgets = [], MaskingOptions.budgets
+
+    class Budgets(np.ndarray):
+        """Keeps the sizes of the spans that are taken off: 0 for a span that is skipped."""
+
+        def __sub__(self, taken):
+            sizes.append(np.asarray(taken))
+            return super().__sub__(taken)
+
+    monkeypatch.setattr(MaskingOptions, "budgets", lambda *args: budgets(*args).view(Budgets))
+    options = MaskingOptions(predictions, 0.15, ngram, favor_shorter)
+    drawn = draw(words_of_one_piece(6000, (length - 2, 0)), length, options)
+    spans = np.bincount(np.concatenate(sizes))[1:]
+    np.testing.assert_allclose(spans / spans.sum(), shares, atol=0.01)
+    assert spans.sum() / 6000 == pytest.approx(per_instance, abs=0.15)
+    assert (drawn["masked_lm_weights"].sum(axis=1) == masked).mean() >= 0.999
 
 
 def test_budgets_round_half_to_even_and_are_capped():
