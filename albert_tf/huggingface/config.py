@@ -115,9 +115,8 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
         **{key: values[key] for key in _SAME_KEYS},
         "classifier_dropout_prob": 0.1,  # As in the TF1 release's classifier.
         "hidden_act": activations[config.hidden_act],
-        "layer_norm_eps": LAYER_NORM_EPSILON,
         "model_type": "albert",
-        "tie_word_embeddings": True,
+        **_REQUIRED,
     }
 
 
@@ -163,11 +162,11 @@ def head_values(task: Mapping[str, Any]) -> dict[str, Any]:
       AlbertError: Hugging Face's code has no such head.
     """
     head, version = HEADS.get(task["task"]), task.get("version", "")
-    if head is None or version == "2.0":
+    if head is None or (version == "2.0" and not task.get("plain_head")):
         raise AlbertError(
             f"Hugging Face's code has no head like that of {task['task']} {version}: convert the "
             "encoder alone with `allow_partial`, or train with a head that it has, which for SQuAD "
-            "is that of `version`=1.1."
+            "is that of `version`=1.1, also for 2.0 with `plain_head`."
         )
     values = {"architectures": [head.architecture], _OURS: dict(task)}
     if head.outputs:

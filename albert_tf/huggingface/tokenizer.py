@@ -194,25 +194,22 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> bytes:
         # A trained piece has the logarithm of a probability.
         kind = kinds.get(i, "NORMAL" if score else "USER_DEFINED")
         proto.pieces.add(piece=piece, score=score, type=kind)
-    # Absent ids would be those of SentencePiece's defaults, which are other pieces here.
-    trainer = proto.trainer_spec
-    trainer.unk_id, trainer.pad_id, trainer.bos_id, trainer.eos_id = model["unk_id"], 0, -1, -1
+    proto.trainer_spec.unk_id = model["unk_id"]  # Which Hugging Face's converter reads.
     return proto.SerializeToString(deterministic=True)
 
 
 def _wordpiece(values: Mapping[str, Any], source: str) -> bytes:
     """Builds the vocab.txt of a WordPiece tokenizer."""
-    model, normalizer = values["model"], values["normalizer"]
+    model, normalizer, ids = values["model"], values["normalizer"], values["model"]["vocab"]
     plain = model["unk_token"] == "[UNK]" and model["continuing_subword_prefix"] == "##"
     chinese = normalizer["type"] == "BertNormalizer" and normalizer["handle_chinese_chars"]
     if not (plain and chinese and values["pre_tokenizer"]["type"] == "BertPreTokenizer"):
         raise _unlike(source, "other steps than BERT's")
-    pieces = sorted(model["vocab"], key=model["vocab"].get)
-    if [*map(model["vocab"].get, pieces)] != [*range(len(pieces))]:
+    if sorted(ids.values()) != [*range(len(ids))]:
         raise ValueError("the ids have gaps")
-    if any({"\r", "\n"} & {*piece} for piece in pieces):
+    if any({"\r", "\n"} & {*piece} for piece in ids):
         raise ValueError("a piece is more than a line")
-    return "".join(f"{piece}\n" for piece in pieces).encode()
+    return "".join(f"{piece}\n" for piece in sorted(ids, key=ids.get)).encode()
 
 
 def tokenizer_files(tokenizer: Tokenizer, max_length: int) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.huggingface.config import HEADS, head_values
 from albert_tf.io import files, folders
 from albert_tf.io.log import log
-from albert_tf.io.text_tables import label_text
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import RESULTS_FILE, RunFolder, find_task, model_folder
 from albert_tf.weights.thresholds import load_thresholds
@@ -69,10 +68,9 @@ def convert(
         if task:
             source = open_source(from_path)
             weights |= {name: read_finite(source, name) for name in report.unexpected}
-            names = [*map(label_text, task["labels"])] if task.get("multi_label") else []
-            if thresholds := load_thresholds(RunFolder(from_path), names):
+            if thresholds := load_thresholds(RunFolder(from_path)):
                 task["thresholds"] = thresholds
-                metrics |= {f"threshold of {name}": thresholds[name] for name in names}
+                metrics |= {f"threshold of {name}": x for name, x in thresholds.items()}
             if not HEADS[task["task"]].has_pooler:
                 weights = {name: value for name, value in weights.items() if name not in POOLER}
             if "deviation" in task:  # Their models answer in the unit of the labels.

@@ -23,8 +23,12 @@ def save_thresholds(folder: RunFolder, thresholds: Mapping[str, float]) -> None:
     files.write_json(folder.file(THRESHOLDS_FILE), values)
 
 
-def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float] | None:
-    """Returns the thresholds kept with the model in a folder; raises AlbertError for damaged ones.
+def load_thresholds(
+    folder: RunFolder, names: Sequence[str] | None = None
+) -> dict[str, float] | None:
+    """Returns the thresholds kept with the model in a folder.
+
+    Raises AlbertError for damaged ones, and for others than those with `names`, if these are given.
 
     None if there are none, or only those of other weights, from which training has gone on. A
     Hugging Face folder has them in its config.json.
@@ -33,12 +37,13 @@ def load_thresholds(folder: RunFolder, names: Sequence[str]) -> dict[str, float]
     path = folder.file(THRESHOLDS_FILE if is_ours else CONFIG)
     kept = files.read_object(path, "file of thresholds") if is_ours else find_task(folder.path)
     thresholds = kept.get("thresholds")
-    if not names or kept.get("checkpoint") not in (None, _checkpoint(folder)):
+    wanted = thresholds if names is None else names
+    if not wanted or kept.get("checkpoint") not in (None, _checkpoint(folder)):
         return None
     if not is_ours and thresholds is None:
         return None
-    if not isinstance(thresholds, dict) or {*thresholds} != {*names}:
-        raise AlbertError(f"{path} must have `thresholds` for {joined(names)}; evaluate again.")
+    if not isinstance(thresholds, dict) or {*thresholds} != {*wanted}:
+        raise AlbertError(f"{path} must have `thresholds` for {joined(wanted)}; evaluate again.")
     for name, value in thresholds.items():
         check_number(f"The threshold of {name!r} in {path}", value, -1e38)
     return thresholds

@@ -158,11 +158,13 @@ def test_a_regressor_answers_in_its_own_unit_there(run):
     np.testing.assert_allclose(after.predict(TEXTS), before.predict(TEXTS), rtol=1e-6)
 
 
-@pytest.mark.parametrize("version", ["1.1", "2.0"])
-def test_only_a_head_that_hugging_face_has_is_written(version, run, tmp_path):
-    spec = SquadSpec(version, max_seq_length=60, max_query_length=20)
+@pytest.mark.parametrize(("version", "plain"), [("1.1", False), ("2.0", False), ("2.0", True)])
+def test_only_a_head_that_hugging_face_has_is_written(version, plain, run, tmp_path):
+    spec = SquadSpec(version, plain_head=plain, max_seq_length=60, max_query_length=20)
     ours, theirs = run(SquadTask, spec)
-    if version == "2.0":
+    if plain:
+        save_thresholds(RunFolder(ours), {"null_threshold": -1.5})
+    elif version == "2.0":
         with pytest.raises(AlbertError, match=r"no head like that of squad 2\.0: convert the enc"):
             convert(ours, "hf", theirs)
         convert(ours, "hf", theirs, allow_partial=True)
@@ -172,4 +174,5 @@ def test_only_a_head_that_hugging_face_has_is_written(version, run, tmp_path):
     assert "cls/squad/output_bias" in report.matched and not report.missing
     before, after = QuestionAnswerer.load(ours), QuestionAnswerer.load(theirs)
     assert after.task.spec == before.task.spec
+    assert after.threshold == before.threshold == (-1.5 if plain else None)
     assert after.answer("the", TEXTS) == before.answer("the", TEXTS)

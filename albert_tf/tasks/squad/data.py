@@ -42,8 +42,9 @@ class SquadSpec(Settings):
     """Settings of a SQuAD task, kept in task.json beside the model.
 
     As in the TF1 release, models of 1.1 score starts and ends independently; those of 2.0 score the
-    ends of each start of a beam, and whether there is an answer. Larger numbers than the bounds
-    find no better answers: they are sizes of tensors.
+    ends of each start of a beam, and whether there is an answer. With `plain_head` those of 2.0 are
+    as those of 1.1, and "no answer" is the span of [CLS], as in BERT (Devlin et al., 2019). Larger
+    numbers than the bounds find no better answers: they are sizes of tensors.
 
     Raises:
       AlbertError: unknown version, a number out of bounds, or lengths that leave no room for the
@@ -61,6 +62,7 @@ class SquadSpec(Settings):
     max_answer_length: int = setting(
         30, "Maximum answer length in tokens.", minimum=1, maximum=1 << 16
     )
+    plain_head: bool = setting(False, "2.0: the head of 1.1, which Hugging Face has.", flag=None)
     start_n_top: int = setting(5, "2.0: starts in the beam.", minimum=1, maximum=32, flag=None)
     end_n_top: int = setting(
         5, "2.0: ends in the beam for each start.", minimum=1, maximum=1000, flag=None
@@ -74,6 +76,11 @@ class SquadSpec(Settings):
     max_query_length: int = setting(
         64, "Maximum question length in tokens; longer ones are truncated.", minimum=1
     )
+
+    @property
+    def has_beam(self) -> bool:
+        """Whether the model is the one with a beam."""
+        return self.version == "2.0" and not self.plain_head
 
     def __post_init__(self) -> None:
         """Checks the values."""

@@ -175,8 +175,8 @@ class SquadTask(FineTuningTask):
         return AnswerForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
-        """Builds the encoder and the head, which for 2.0 is the one with a beam."""
-        if self.spec.version == "1.1":
+        """Builds the encoder and the head, which for 2.0 is the one with a beam, if not plain."""
+        if not self.spec.has_beam:
             return AlbertSpanAnswerer(self.config, dtype)
         widths = self.spec.start_n_top, self.spec.end_n_top
         return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate, dtype)
@@ -184,12 +184,12 @@ class SquadTask(FineTuningTask):
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns summed losses, and the numbers of correct spans and correct answerabilities.
 
-        The loss of a window is 0.5 (start + end cross-entropy), for 2.0 plus 0.5 times the
+        The loss of a window is 0.5 (start + end cross-entropy), with a beam plus 0.5 times the
         cross-entropy of the answerability. The labels of windows without an answer are [CLS].
         """
         starts, ends = batch["start_positions"], batch["end_positions"]
         outputs, sums = model(batch, training=training), {}
-        if self.spec.version == "1.1":
+        if not self.spec.has_beam:
             allowed = allowed_positions(batch)
             start_log_probs, end_log_probs = (
                 tf.nn.log_softmax(masked(outputs[name], allowed)) for name in _SPAN_LOGITS
@@ -214,7 +214,7 @@ class SquadTask(FineTuningTask):
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns the outputs that `extract_answers` describes, [batch, ...]."""
         outputs = model(batch, training=False)
-        if self.spec.version == "2.0":
+        if self.spec.has_beam:
             beam = [-1, self.spec.start_n_top, self.spec.end_n_top]
             return {
                 "starts": outputs["start_top_index"],
@@ -228,12 +228,16 @@ class SquadTask(FineTuningTask):
         (start_scores, starts), (end_scores, ends) = (
             top_k(masked(outputs[name], allowed), self.spec.n_best_size) for name in _SPAN_LOGITS
         )
-        return {
+        found = {
             "starts": starts,
             "start_scores": start_scores,
             "ends": ends[:, None],
             "end_scores": end_scores[:, None],
         }
+        if self.spec.version == "2.0":
+            no_answer = tf.add(*(outputs[name][:, 0] for name in _SPAN_LOGITS))
+            found["null_odds"] = no_answer - start_scores[:, 0] - end_scores[:, 0]
+        return found
 
     def metrics(self, outputs: Arrays, examples: QuestionSet) -> dict[str, float]:
         """See `score_answers`; without a threshold, uses the best one for these questions."""

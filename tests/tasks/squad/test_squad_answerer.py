@@ -19,9 +19,11 @@ from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 ROW = {"question": "a b", "context": "c d e", "answers": "d"}
 
 
-@pytest.mark.parametrize("version", ["1.1", "2.0"])
-def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, tokenizer, version):
-    spec = SquadSpec(version, max_seq_length=32, max_query_length=8)
+@pytest.mark.parametrize(("version", "plain"), [("1.1", False), ("2.0", False), ("2.0", True)])
+def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(
+    config, tokenizer, version, plain
+):
+    spec = SquadSpec(version, plain_head=plain, max_seq_length=32, max_query_length=8)
     task = SquadTask(config, tokenizer, spec, 0.0)
     answerer = QuestionAnswerer(task, task.build_model())
     odds, found = answerer.answer("a b", "c d e f").null_odds, []

@@ -147,6 +147,18 @@ def test_span_search_gets_the_best_positions_of_the_context(make_task, batch):
         assert found[f"{side}_scores"][1, 2:].max() < -1e29
 
 
+def test_the_null_odds_of_the_plain_head_compare_cls_with_the_best_span(make_task, batch):
+    task = make_task("2.0", plain_head=True)
+    model = make_model(task)
+    logits = {name: value.numpy() for name, value in model(batch).items()}
+    best = [max(x[0][ALLOWED[0]][1:]) for x in logits.values()]
+    odds = float(task.predict(model, batch)["null_odds"][0])
+    assert odds == pytest.approx(sum(x[0, 0] for x in logits.values()) - sum(best), abs=1e-5)
+    # Its loss, of windows without an answer too, is that of 1.1.
+    loss = loss_of(make_task(), model, batch)["loss"]
+    assert loss_of(task, model, batch)["loss"] == loss
+
+
 @pytest.mark.parametrize("settings", [{"version": "1.1"}, {"version": "2.0"}])
 def test_outputs_have_one_shape_for_all_lengths(make_task, batch, settings):
     task = make_task(n_best_size=20, start_n_top=3, end_n_top=13, **settings)
