@@ -115,8 +115,9 @@ def config_values(config: AlbertConfig) -> dict[str, Any]:
         **{key: values[key] for key in _SAME_KEYS},
         "classifier_dropout_prob": 0.1,  # As in the TF1 release's classifier.
         "hidden_act": activations[config.hidden_act],
+        "layer_norm_eps": LAYER_NORM_EPSILON,
         "model_type": "albert",
-        **_REQUIRED,
+        "tie_word_embeddings": True,
     }
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 *VOCABULARY_FILES, _PIPELINE = VOCABULARIES
+#: The key that tells Hugging Face's tokenizer.json from ours.
+PIPELINE_KEY = "model"
 #: The steps of a SentencePiece model's tokenizer. Hugging Face adds replacements that the release's
 #: does not make: of quotes in the style of LaTeX, and of spaces, which are collapsed anyway.
 _NEEDED = {"NFKD", "Metaspace"}
@@ -53,11 +55,6 @@ class VocabularyFile(NamedTuple):
     data: bytes
     lower_case: bool
     strip_accents: bool | None
-
-
-def is_pipeline(values: object) -> bool:
-    """Returns whether the content of a tokenizer.json is Hugging Face's, and not ours."""
-    return isinstance(values, Mapping) and "model" in values
 
 
 def read_vocabulary_file(path: str) -> VocabularyFile:
@@ -101,7 +98,7 @@ def _read(path: str) -> VocabularyFile:
         if values.get("model_file") == name:
             options = {**values, "do_lower_case": values.get("lower_case")}
         if name in VOCABULARY_FILES:
-            options = _settings(values) if is_pipeline(values) else options
+            options = _settings(values) if PIPELINE_KEY in values else options
             config = beside(TOKENIZER_CONFIG)
             options |= {key: value for key, value in config.items() if value is not None}
             tokens = {int(i): token for token, i in beside(ADDED_TOKENS).items()}

@@ -197,8 +197,8 @@ class Tokenizer:
                 )
             path = found
         if path.endswith(".json"):
-            values = files.read_json(path, "tokenizer spec")
-            if not hugging_face.is_pipeline(values):
+            values = files.read_object(path, "tokenizer spec")
+            if hugging_face.PIPELINE_KEY not in values:
                 return cls._from_spec(TokenizerSpec.from_dict(values, path), path, lower_case)
             beside = files.find_only(os.path.dirname(path), *hugging_face.VOCABULARY_FILES)
             path = beside or path
