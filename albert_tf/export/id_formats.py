@@ -8,6 +8,8 @@ Neither format has operations for texts.
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -81,8 +83,9 @@ def ids_export(
       labels: what the entries of an output stand for.
       file_format: TFLITE, with built-in operations only and one signature, `serving_default`; or
         ONNX. The same weights make the same bytes for TensorFlow Lite.
-      precision: FLOAT32; or for TensorFlow Lite INT8: weights with one scale for each output of a
-        product, and activations that are rounded for products (dynamic range quantization).
+      precision: FLOAT32; or INT8: weights of products with one scale for each output, and
+        activations that are rounded for these products (dynamic range quantization). Weights that
+        layers share are in the file once.
 
     Raises:
       AlbertError: tf2onnx or ONNX Runtime is not installed.
@@ -94,7 +97,7 @@ def ids_export(
 
     serve = call.get_concrete_function(**input_specs())
     if file_format == ONNX:
-        content = _to_onnx(serve)
+        content = _to_onnx(serve, precision)
     else:
         content = _to_lite(serve, model, precision)
     lines = "".join(f"{label_text(label)}\n" for label in labels)
@@ -126,7 +129,7 @@ def _to_lite(
     return converter.convert()
 
 
-def _to_onnx(serve: Any) -> bytes:
+def _to_onnx(serve: Any, precision: str) -> bytes:
     try:
         import onnxruntime  # noqa: F401  The check needs it.
         import tf2onnx
@@ -146,4 +149,20 @@ def _to_onnx(serve: Any) -> bytes:
         for axis, name in zip(value.type.tensor_type.shape.dim, ("batch", "length")):
             if not axis.HasField("dim_value"):
                 axis.dim_param = name
+    if precision == INT8:
+        model = _quantized(model)
     return model.SerializeToString(deterministic=True)
+
+
+def _quantized(model: Any) -> Any:
+    """Returns an ONNX model whose products with weights, and whose word table, are of integers."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    # The converter has done what ONNX Runtime's preprocessing does, without which it warns.
+    model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        kinds = ["MatMul", "Gather"]
+        quantize_dynamic(model, path, kinds, per_channel=True, weight_type=QuantType.QInt8)
+        return onnx.load(path)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_settings
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.embedding.data import EmbeddingSpec, read_embedding, score_range
+from albert_tf.tasks.embedding.data import EmbeddingSpec, read_embedding
 
 
 def define_flags() -> None:
@@ -42,7 +42,6 @@ def _main() -> None:
             EmbeddingTask,
             "embedding",
             lambda action, _: read_embedding(shared.file_of(action), action),
-            score_range,
         )
     )
     shared.suggest('embed {} "A ship sailed." "She danced."')

@@ -33,7 +33,7 @@ _BUILT_IN = ("classification", "embedding", "multiple_choice", "squad", "tagging
 SAVED_MODEL = "saved_model"
 #: What can be exported other than the model of a task.
 ENCODER_TYPE, PRETRAINED_TYPE, PREPROCESSOR_TYPE = "model", "model_with_mlm", "preprocessing"
-_FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32,)}
+_FORMATS = {SAVED_MODEL: (FLOAT32, BFLOAT16), TFLITE: (FLOAT32, INT8), ONNX: (FLOAT32, INT8)}
 #: The formats of each type, with their precisions. Formats without texts need a model of ids.
 _TYPES = {
     None: _FORMATS,
@@ -60,7 +60,7 @@ def export_model(
       path: the folder to create; for TensorFlow Serving a number, as in "models/rte/1".
       overwrite: replace an earlier export at `path`; see folders.new_folder.
       precision: "float32"; of a SavedModel also "mixed_bfloat16" for processors with units for it:
-        faster, and less exact; for "tflite" also "int8".
+        faster, and less exact; for "tflite" and "onnx" also "int8".
       export_type: "model" (the encoder), "model_with_mlm" (with the pretraining heads) or
         "preprocessing" (tokenizer and packing). None: the model of the run's task, which as a
         SavedModel takes text. Without a task, a SavedModel has the pretraining heads, if the model

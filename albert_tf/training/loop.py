@@ -194,7 +194,7 @@ class TrainLoop:
         seed = tf.constant([self._config.seed, 1], tf.int32)
         for number in (self._optimizer.iterations, replica.replica_id_in_sync_group):
             seed = _fold_in(seed, tf.cast(number, tf.int32))
-        if isinstance(self._task, JointTask) and self._task.is_joint(batch):
+        if isinstance(self._task, JointTask):
             batch = self._with_shared(batch, seed, layers)
         gradients, sums = self._accumulate(batch, weights, seed, layers)
         if not gradients:
@@ -238,10 +238,11 @@ class TrainLoop:
 
         vectors = tf.map_fn(vectors_of, tf.range(parts), fn_output_signature=tf.float32)
         vectors = tf.reshape(vectors, [rows, *vectors.shape[2:]])
+        whole = vectors, batch["targets"]
         if replica.num_replicas_in_sync > 1:
-            vectors = replica.all_gather(vectors, axis=0)
+            whole = replica.all_gather(whole, axis=0)
         begin = replica.replica_id_in_sync_group * rows
-        shared = self._task.share(vectors)
+        shared = self._task.share(*whole)
         return {**batch, **{k: v[begin : begin + rows] for k, v in shared.items()}}
 
     def _micro_batch_vectors(

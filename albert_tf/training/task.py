@@ -145,23 +145,22 @@ class JointTask(Task):
     for any split, at the cost of another forward pass (Gao et al. 2021, arXiv 2101.06983).
     """
 
-    def is_joint(self, batch: Batch) -> bool:
-        """Returns whether the losses of these examples depend on each other."""
-        return True
-
     @abc.abstractmethod
     def vectors(self, model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
         """Returns a float32 vector, or several, of each example, [batch, ...]."""
 
     @abc.abstractmethod
-    def joint_values(self, vectors: tf.Tensor) -> Tensors:
-        """Returns values of the examples, float32 [batch], given all vectors; one is `loss`."""
+    def joint_values(self, vectors: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """Returns values of the examples, float32 [batch]; one is `loss`.
 
-    def share(self, vectors: tf.Tensor) -> Tensors:
-        """Returns what `sums` needs of the whole batch, given its vectors, by row."""
+        Given are the vectors and `targets` of the whole batch; those are a column of batches.
+        """
+
+    def share(self, vectors: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """Returns what `sums` needs of the whole batch, by row; see `joint_values`."""
         with tf.GradientTape() as tape:
             tape.watch(vectors)
-            values = self.joint_values(vectors)
+            values = self.joint_values(vectors, targets)
         gradients = tape.gradient(values["loss"], vectors)
         return {_SHARED + k: v for k, v in {**values, _GRADIENTS: gradients}.items()}
 
@@ -174,4 +173,5 @@ class JointTask(Task):
             by_vectors = (vectors - tf.stop_gradient(vectors)) * values.pop(_GRADIENTS)
             sums = {name: tf.reduce_sum(value) for name, value in values.items()}
             return {**sums, "loss": sums["loss"] + tf.reduce_sum(by_vectors)}
-        return {name: tf.reduce_sum(value) for name, value in self.joint_values(vectors).items()}
+        values = self.joint_values(vectors, batch["targets"])
+        return {name: tf.reduce_sum(value) for name, value in values.items()}

@@ -107,6 +107,21 @@ def test_int8_makes_a_smaller_and_less_exact_model(exact, encoder, wordpiece_tok
     assert differences[0] < 1e-5 < differences[1] < 0.1
 
 
+@pytest.mark.usefixtures("onnxruntime", "self_check_here")
+def test_int8_for_onnx_has_weights_that_layers_share_once(wordpiece_tokenizer, tmp_path):
+    import onnx
+
+    model = AlbertEncoder(tiny_config(140, num_hidden_layers=3, hidden_size=32), dtype="float32")
+    export = encoder_ids_export(model, wordpiece_tokenizer, ONNX, INT8)
+    assert 1e-5 < publish(export, str(tmp_path / "int8"), {}) < 0.1
+    kept = onnx.load(tmp_path / "int8" / "model.onnx").graph.initializer
+    kinds = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+    found = [np.prod(x.dims) for x in kept if x.data_type in kinds and len(x.dims) == 2]
+    names = ("kernel", "word_embeddings", "token_type_embeddings")
+    matrices = [w for k, w in model.named_weights().items() if k.endswith(names)]
+    assert sum(found) == sum(w.shape.num_elements() for w in matrices)
+
+
 @pytest.mark.usefixtures("self_check_here")
 @pytest.mark.parametrize("activation", ["gelu_erf", "relu", *slow("tanh", "linear")])
 def test_every_activation_is_built_in(activation, wordpiece_tokenizer, tmp_path):

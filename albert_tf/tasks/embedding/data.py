@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.config import POOLINGS
@@ -42,7 +42,6 @@ class EmbeddingSpec(Settings):
 
     Attributes:
       normalize: whether the vectors have length 1.
-      lowest, highest: the scores of the pairs trained on that become the cosines 0 and 1.
 
     Raises:
       AlbertError: a value is out of range.
@@ -57,15 +56,13 @@ class EmbeddingSpec(Settings):
     )
     temperature: float = setting(
         0.05,
-        "Divides the cosines in the loss of texts and pairs; a lower one attends to the most "
-        "similar of the other texts. Scored pairs do not use it.",
+        "Divides the cosines in the loss; a lower one attends to the most similar of the other "
+        "texts.",
         minimum=ABOVE_0,
         needs="do_train",
         source="Gao et al. 2021 (SimCSE), section 3",
     )
     normalize: bool = True
-    lowest: float = 0.0
-    highest: float = 1.0
 
 
 def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
@@ -117,17 +114,3 @@ def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:
         except (ValueError, TypeError, AlbertError) as error:
             raise AlbertError(f"{where}: the score {short_repr(score)} is not a number.") from error
     return EmbeddingExample(texts, score, where)
-
-
-def score_range(examples: Sequence[EmbeddingExample]) -> dict[str, float]:
-    """Returns what the scores of training examples decide in an EmbeddingSpec.
-
-    Raises:
-      AlbertError: all scores are the same.
-    """
-    scores = [example.score for example in examples if example.score is not None]
-    if not scores:
-        return {}
-    if min(scores) == max(scores):
-        raise AlbertError(f"The scores of the training pairs are all {scores[0]:g}.")
-    return {"lowest": min(scores), "highest": max(scores)}

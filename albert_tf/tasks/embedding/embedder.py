@@ -11,7 +11,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.settings import check_integer
-from albert_tf.tasks.embedding.data import EmbeddingExample, read_embedding, score_range
+from albert_tf.tasks.embedding.data import EmbeddingExample, read_embedding
 from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
@@ -51,8 +51,7 @@ class TextEmbedder(FineTunedModel):
             their score. The data to evaluate on may be of another kind.
           **settings: also fields of EmbeddingSpec.
         """
-        examples = read_embedding(train, "train")
-        return cls._train(model, "embedding", examples, eval, score_range(examples), settings)
+        return cls._train(model, "embedding", cls._read(train, "train", {}), eval, {}, settings)
 
     @classmethod
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[EmbeddingExample]:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.stats
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.embedder import AlbertEmbedder
@@ -44,7 +45,8 @@ class EmbeddingTask(JointTask, FineTuningTask):
       among those of the batch (Gao et al. 2021, unsupervised SimCSE).
     - Pairs: each text has to find its partner among the second texts of the batch, and the negative
       ones if there are some, and the partner the text (symmetric cross-entropy).
-    - Scored pairs: the cosine is compared with the score, by its squared error.
+    - Scored pairs: the cosine is compared with the score, from 0 for the lowest of the training to
+      1 for the highest, by its squared error.
     """
 
     name = "embedding"
@@ -65,13 +67,15 @@ class EmbeddingTask(JointTask, FineTuningTask):
         is_scored = examples[0].score is not None
         if labelled and not training and number > 1:
             self.best_metric = "spearman" if is_scored else "mrr"
-        scores = np.array([example.score or 0.0 for example in examples])
-        span = self.spec.highest - self.spec.lowest
-        columns = {"cosines": (scores - self.spec.lowest) / span} if is_scored else {}
+        scores = np.array([[example.score][:is_scored] for example in examples], np.float64)
+        if is_scored and training:
+            if scores.min() == scores.max():
+                raise AlbertError(f"The scores of the training pairs are all {scores[0, 0]:g}.")
+            scores = (scores - scores.min()) / (scores.max() - scores.min())
         data, notes = self.join(
             [(text, "") for example in examples for text in example.texts],
             lambda ids, _: (ids[:room], None),
-            columns,
+            {"targets": scores},
             number,
         )
         kind = "scored pairs" if is_scored else ("texts", "pairs", "triplets")[number - 1]
@@ -95,32 +99,22 @@ class EmbeddingTask(JointTask, FineTuningTask):
         vectors = model(rows, training=training)["embedding"]
         return tf.reshape(vectors, [-1, number, self.config.hidden_size])
 
-    def is_joint(self, batch: Batch) -> bool:
-        """See JointTask: the losses of scored pairs do not depend on each other."""
-        return "cosines" not in batch
-
-    def joint_values(self, vectors: tf.Tensor) -> Tensors:
-        """See JointTask: `loss` and `accuracy` of finding each text's partner, float32 [B]."""
+    def joint_values(self, vectors: tf.Tensor, targets: tf.Tensor) -> Tensors:
+        """See JointTask; `accuracy` is the share of first texts that find their second one."""
         vectors = tf.math.l2_normalize(vectors, axis=-1)
         first, second = vectors[:, 0], vectors[:, 1]
-        candidates = tf.concat([*tf.unstack(vectors[:, 1:], axis=1)], axis=0)
+        if targets.shape[1]:
+            cosines = tf.reduce_sum(first * second, axis=-1)
+            return {"loss": tf.square(cosines - targets[:, 0])}
         own = tf.range(tf.shape(vectors, tf.int64)[0])
-        forth = tf.matmul(first, candidates, transpose_b=True) / self.spec.temperature
-        back = tf.matmul(second, first, transpose_b=True) / self.spec.temperature
-        losses = [
-            tf.nn.sparse_softmax_cross_entropy_with_logits(own, logits) for logits in (forth, back)
-        ]
-        return {"loss": sum(losses) / 2, "accuracy": tf.cast(correct(forth, own), tf.float32)}
-
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
-        """See JointTask; of scored pairs, sums the squared errors of their cosines."""
-        if self.is_joint(batch):
-            return super().sums(model, batch, training)
-        first, second = tf.unstack(
-            tf.math.l2_normalize(self.vectors(model, batch, training), axis=-1), axis=1
+        others = tf.concat([*tf.unstack(vectors[:, 1:], axis=1)], axis=0)
+        forth, back = (
+            tf.matmul(texts, candidates, transpose_b=True) / self.spec.temperature
+            for texts, candidates in ((first, others), (second, first))
         )
-        errors = tf.reduce_sum(first * second, axis=-1) - batch["cosines"]
-        return {"loss": tf.reduce_sum(tf.square(errors))}
+        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+        losses = (entropy(own, forth) + entropy(own, back)) / 2
+        return {"loss": losses, "accuracy": tf.cast(correct(forth, own), tf.float32)}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `embedding`, float32 [batch, texts, H]."""

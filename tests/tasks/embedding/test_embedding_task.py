@@ -9,11 +9,13 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.modeling.kernels.graph_mode import TrainingStep, training_step
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
 from albert_tf.tasks.embedding.task import EmbeddingTask
 from tests.tasks.conftest import CONFIG
 
+NO_TARGETS = np.zeros([6, 0], np.float32)
 RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
 
 
@@ -33,7 +35,7 @@ def unit(rows):
 
 def test_each_text_finds_its_partner_among_partners_and_negatives(task):
     vectors = np.random.default_rng(0).normal(size=[4, 3, 8]).astype(np.float32)
-    found = task.joint_values(tf.constant(vectors))
+    found = task.joint_values(tf.constant(vectors), NO_TARGETS)
     first, second, third = np.moveaxis(unit(vectors), 1, 0)
     forth = first @ np.concatenate([second, third]).T / 0.1
     back = second @ first.T / 0.1
@@ -48,10 +50,10 @@ def test_each_text_finds_its_partner_among_partners_and_negatives(task):
 
 def test_shared_values_give_the_gradient_of_the_whole_batch(task):
     vectors = tf.constant(np.random.default_rng(0).normal(size=[6, 2, 8]).astype(np.float32))
-    shared = task.share(vectors)
+    shared = task.share(vectors, NO_TARGETS)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(vectors)
-        whole = tf.reduce_sum(task.joint_values(vectors)["loss"])
+        whole = tf.reduce_sum(task.joint_values(vectors, NO_TARGETS)["loss"])
         parts = [
             _sums(task, vectors[i : i + 2], {k: v[i : i + 2] for k, v in shared.items()})
             for i in (0, 2, 4)
@@ -85,16 +87,18 @@ def test_single_texts_are_embedded_twice_with_other_dropout_masks(task):
     assert task.vectors(model, batch).shape == (2, 1, config.hidden_size)
 
 
-def test_scored_pairs_are_compared_with_their_scores_alone(task):
-    spec = dataclasses.replace(task.spec, lowest=1.0, highest=5.0)
-    task = EmbeddingTask(CONFIG, task.tokenizer, spec)
-    data = task.encode(examples(("a b", "a c"), ("d", "e f"), score=2.0), training=True)
-    model, batch = task.build_model(), data.source.batch([0, 1], 8)
-    assert not task.is_joint(batch)
+def test_cosines_of_scored_pairs_are_compared_with_scores_from_0_to_1(task):
+    rows = examples(("a b", "a c"), ("d", "e f"), ("a", "b"))
+    rows = [dataclasses.replace(x, score=score) for x, score in zip(rows, (2.0, 1.0, 5.0))]
+    data = task.encode(rows, training=True)
+    model, batch = task.build_model(), data.source.batch([0, 1, 2], 8)
+    np.testing.assert_allclose(batch["targets"][:, 0], [0.25, 0, 1])
     first, second = np.moveaxis(unit(task.vectors(model, batch).numpy()), 1, 0)
-    expected = ((first * second).sum(-1) - 0.25) ** 2
+    expected = ((first * second).sum(-1) - batch["targets"][:, 0]) ** 2
     found = task.sums(model, batch, False)["loss"]
-    np.testing.assert_allclose(found, expected.sum(), rtol=1e-4)
+    np.testing.assert_allclose(found, np.sum(expected), rtol=1e-4)
+    with pytest.raises(AlbertError, match="all 2"):
+        task.encode(rows[:1], training=True)
 
 
 def test_scored_pairs_have_correlations(task):
