@@ -12,67 +12,55 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from typing import NamedTuple
 
 from albert_tf import __version__
 
-
-class Command(NamedTuple):
-    """A command: the module that uses a model, the script, or both in this order.
-
-    Modules are named below albert_tf. Each has a docstring of lines that fit a terminal,
-    `define_flags` and `main`.
-    """
-
-    summary: str
-    modules: tuple[str, ...]
-
-
-#: The commands by group, in the order of the list.
+#: The commands by group, in the order of the list. Each has a summary and modules below albert_tf:
+#: one that uses a model, a script, or both in this order. They have a docstring of lines that fit a
+#: terminal, `define_flags` and `main`.
 GROUPS = {
     "Use a pretrained model: albert fill-mask MODEL TEXT...": {
-        "fill-mask": Command("predict the words in place of [MASK]", ("commands.fill_mask",)),
+        "fill-mask": ("predict the words in place of [MASK]", "commands.fill_mask"),
     },
     "Fine-tune a model, and use it: albert classify MODEL TEXT...": {
-        "sample-data": Command("write a table to try classify with", ("scripts.sample_data",)),
-        "classify": Command(
+        "sample-data": ("write a table to try classify with", "scripts.sample_data"),
+        "classify": (
             "label texts or pairs: your own data, GLUE",
-            ("commands.classify", "scripts.run_classifier"),
+            "commands.classify",
+            "scripts.run_classifier",
         ),
-        "answer": Command(
-            "answer questions about a text: SQuAD", ("commands.answer", "scripts.run_squad")
+        "answer": ("answer questions about a text: SQuAD", "commands.answer", "scripts.run_squad"),
+        "choose": (
+            "choose among options: your own data, RACE",
+            "commands.choose",
+            "scripts.run_race",
         ),
-        "choose": Command(
-            "choose among options: your own data, RACE", ("commands.choose", "scripts.run_race")
-        ),
-        "embed": Command(
-            "compute a vector for each text", ("commands.embed", "scripts.run_embedder")
-        ),
-        "tag": Command(
-            "find entities in texts, or tag words", ("commands.tag", "scripts.run_tagger")
-        ),
+        "embed": ("compute a vector for each text", "commands.embed", "scripts.run_embedder"),
+        "tag": ("find entities in texts, or tag words", "commands.tag", "scripts.run_tagger"),
     },
     "Pretrain a model on your own text": {
-        "split-sentences": Command(
-            "convert raw text to one sentence per line", ("data_prep.split_sentences",)
+        "split-sentences": (
+            "convert raw text to one sentence per line",
+            "data_prep.split_sentences",
         ),
-        "train-sentencepiece": Command("train a vocabulary", ("data_prep.train_sentencepiece",)),
-        "extend-vocabulary": Command(
-            "add your words to a model's vocabulary", ("commands.extend_vocabulary",)
+        "train-sentencepiece": ("train a vocabulary", "data_prep.train_sentencepiece"),
+        "extend-vocabulary": (
+            "add your words to a model's vocabulary",
+            "commands.extend_vocabulary",
         ),
-        "create-pretraining-data": Command(
-            "build records from sentences", ("data_prep.create_pretraining_data",)
+        "create-pretraining-data": (
+            "build records from sentences",
+            "data_prep.create_pretraining_data",
         ),
-        "verify-records": Command("check or print records", ("data_prep.verify_records",)),
-        "pretrain": Command("train a model on records", ("scripts.run_pretraining",)),
+        "verify-records": ("check or print records", "data_prep.verify_records"),
+        "pretrain": ("train a model on records", "scripts.run_pretraining"),
     },
     "Convert and export a model": {
-        "convert-checkpoint": Command(
-            "convert from and to TF1, Hugging Face and TF-Hub", ("scripts.convert_checkpoint",)
+        "convert-checkpoint": (
+            "convert from and to TF1, Hugging Face and TF-Hub",
+            "scripts.convert_checkpoint",
         ),
-        "export": Command(
-            "write a SavedModel or a TensorFlow Lite model", ("scripts.export_tfhub",)
-        ),
+        "export": ("write a SavedModel or a TensorFlow Lite model", "scripts.export_tfhub"),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -87,7 +75,7 @@ def overview() -> str:
     ]
     for title, group in GROUPS.items():
         lines += ["", title]
-        lines += [f"  {name:<{width}}{command.summary}" for name, command in group.items()]
+        lines += [f"  {name:<{width}}{summary}" for name, (summary, *_) in group.items()]
     return "\n".join(lines)
 
 
@@ -111,7 +99,7 @@ def main() -> None:
 
 
 def _run(name: str, arguments: list[str]) -> None:
-    loaded = [importlib.import_module(f"albert_tf.{x}") for x in COMMANDS[name].modules]
+    loaded = [importlib.import_module(f"albert_tf.{x}") for x in COMMANDS[name][1:]]
     if arguments and not arguments[0].startswith("-"):
         loaded = loaded[:1]
     # What absl prints for --help, where %% is %.

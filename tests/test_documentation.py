@@ -55,7 +55,7 @@ def commands(page):
     found = [(match[1], match[2]) for match in matches if match]
     for line in lines:
         if match := re.search(r"(?:^|\| )albert ([a-z][a-z-]*) (.*)", line):
-            modules = albert.COMMANDS[match[1]].modules
+            modules = albert.COMMANDS[match[1]][1:]
             uses_model = "commands" in modules[0] and not match[2].startswith("--")
             script = f"{modules[-1].removeprefix('scripts.').replace('.', '/')}.py"
             if uses_model or not (ROOT / script).exists():

@@ -106,7 +106,7 @@ def trained(request, folder):
         parsed_flags(run_squad.define_flags, *command_line(arguments)),
         contextlib.redirect_stdout(io.StringIO()) as printed,
     ):
-        run_squad._main()
+        run_squad.main.__wrapped__()
     return version, arguments["output_dir"], printed.getvalue()
 
 
@@ -212,7 +212,6 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
             {"eval_file": "unlabelled-1.1.json"},
             "has no answer, which training and evaluation need; use --",
         ),
-        ({"version": None}, "--do_train needs --version"),
         ({"null_score_diff_threshold": 0.0}, "--null_score_diff_threshold is for SQuAD 2.0"),
         ({"do_train": False, "output_dir": "nowhere"}, "nowhere does not exist"),
         ({"max_seq_length": 10}, "leaves no room for the paragraph"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from absl import flags
@@ -55,13 +55,20 @@ def define_path(
     flags.DEFINE(PathParser(), name, default, help, serializer=serializer, required=required)
 
 
+def _flags_of(cls: type[Settings]) -> Iterator[tuple[dataclasses.Field, str]]:
+    """Yields the settings of a class that are flags, and the names of these."""
+    for field in dataclasses.fields(cls):
+        if (flag := field.metadata.get("flag")) is not None:
+            yield field, flag or field.name
+
+
 def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
     """Defines the flags of a class of settings, without some; the class checks the values."""
-    for field in dataclasses.fields(cls):
-        known, kinds = field.metadata, str(field.type).split(" | ")
-        if known.get("flag") is None or field.name in without:
+    for field, name in _flags_of(cls):
+        if field.name in without:
             continue
-        name, text, default = known["flag"] or field.name, known["help"], field.default
+        known, kind = field.metadata, str(field.type).split(" | ")[0]
+        text, default = known["help"], field.default
         if default is dataclasses.MISSING or "Default: " in text:  # It says what it depends on.
             default = None
         if known["path"]:
@@ -69,7 +76,7 @@ def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
         elif choices := [_text(choice) for choice in known["choices"] if choice is not None]:
             flags.DEFINE_enum(name, _text(default), choices, text)
         else:
-            kind = {"int": "integer", "str": "string"}.get(kinds[0], kinds[0])
+            kind = {"int": "integer", "str": "string"}.get(kind, kind)
             getattr(flags, f"DEFINE_{kind}")(name, default, text)
         if known["needs"]:
             _needs[name] = known["needs"]
@@ -82,11 +89,10 @@ def _text(choice: object) -> str | None:
 def given_settings(cls: type[Settings]) -> dict[str, Any]:
     """Returns the settings of a class that were given as flags and have an effect."""
     values = {}
-    for field in dataclasses.fields(cls):
-        flag, needs = field.metadata.get("flag"), field.metadata.get("needs")
-        name = flag or field.name
+    for field, name in _flags_of(cls):
+        needs = field.metadata["needs"]
         unused = needs in FLAGS and not FLAGS[needs].value
-        if flag is not None and name in FLAGS and FLAGS[name].present and not unused:
+        if name in FLAGS and FLAGS[name].present and not unused:
             by_text = {_text(choice): choice for choice in field.metadata["choices"]}
             values[field.name] = by_text.get(FLAGS[name].value, FLAGS[name].value)
     return values

@@ -24,6 +24,17 @@ from albert_tf.io.tensorflow_import import prepare_tensorflow
 _NO_VALUE = "must have a value"
 
 
+def command(
+    define_flags: Callable[[], None], *arguments: str
+) -> Callable[[Callable[..., int | None]], Callable[[], None]]:
+    """Makes a script of the function that it decorates, see `run`: it takes no arguments then."""
+
+    def decorate(main: Callable[..., int | None]) -> Callable[[], None]:
+        return functools.wraps(main)(functools.partial(run, main, define_flags, arguments))
+
+    return decorate
+
+
 def run(
     main: Callable[..., int | None],
     define_flags: Callable[[], None],

@@ -21,10 +21,10 @@ import dataclasses
 
 from absl import flags
 
+import albert_tf
 from albert_tf.cli import script
 from albert_tf.commands.common import (
-    define_input_flag,
-    define_json_flag,
+    define_use_flags,
     input_lines,
     print_json,
     trained_folder,
@@ -33,35 +33,27 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import Question, read_squad
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[QUESTION]", "[TEXT]")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with the text, or with questions.")
-    define_json_flag()
+    define_use_flags("File with the text, or with questions.")
 
 
-def _main(path: str, question: str | None = None, *given: str) -> None:
-    if question is None and not FLAGS.input_file:
-        raise AlbertError("QUESTION or --input_file is missing; see --help.")
-    folder = trained_folder(path)
-    if question is None:
-        questions = read_squad(FLAGS.input_file)
-    else:
+@script.command(define_flags, "MODEL", "[QUESTION]", "[TEXT]")
+def main(path: str, question: str | None = None, *given: str) -> None:
+    """Runs the command."""
+    if question is not None:
         text = "\n".join(input_lines(given))
         questions = [Question("", question, text, (), False, "The text")]
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.squad.answerer import QuestionAnswerer
-
-    for asked, found in zip(questions, QuestionAnswerer.load(folder).answers(questions)):
+    elif FLAGS.input_file:
+        questions = read_squad(FLAGS.input_file)
+    else:
+        raise AlbertError("QUESTION or --input_file is missing; see --help.")
+    model = albert_tf.QuestionAnswerer.load(trained_folder(path))
+    for asked, found in zip(questions, model.answers(questions)):
         row = {} if asked.question is question else {"id": asked.id, "question": asked.question}
         if FLAGS.json:
             print_json({**row, **dataclasses.asdict(found)})
         else:
             print(*[*row.values()][1:], found.summary(), sep="\n")
-
-
-def main() -> None:
-    """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from absl import flags
 
+import albert_tf
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
-from albert_tf.commands.common import define_json_flag, print_json, print_table, trained_folder
+from albert_tf.commands.common import define_json_flag, show, trained_folder
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.multiple_choice.data import read_questions
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[OPTION…]")
 
 
 def define_flags() -> None:
@@ -36,31 +36,21 @@ def define_flags() -> None:
     define_json_flag()
 
 
-def _main(path: str, *options: str) -> None:
+@script.command(define_flags, "MODEL", "[OPTION…]")
+def main(path: str, *options: str) -> None:
+    """Runs the command."""
     question, context, file = FLAGS.question or "", FLAGS.context or "", FLAGS.input_file
     if bool(file) == bool(options or question or context):
         raise AlbertError("Give either OPTION… or --input_file with questions; see --help.")
-    folder = trained_folder(path)
-    examples = read_questions(file) if file else []
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.chooser import MultipleChoice
-
-    model = MultipleChoice.load(folder)
+    asked = [{"options": options, "question": question, "context": context}]
+    examples = read_questions(file or asked, "choose")
+    results = []
+    model = albert_tf.MultipleChoice.load(trained_folder(path))
     for example, choice in zip(examples, model.choices(examples)):
-        if FLAGS.json:
-            print_json({"id": example.id, **choice._asdict()})
+        ranked = sorted(zip(choice.probabilities, example.options), key=lambda pair: -pair[0])
+        rows = [(f"{probability:6.1%}", option) for probability, option in ranked]
+        if file:
+            results.append(({"id": example.id, **choice._asdict()}, rows[:1]))
         else:
-            print(f"{max(choice.probabilities):6.1%}  {choice.option}")
-    if file:
-        return
-    choice = model.choose(options, question, context)
-    if FLAGS.json:
-        print_json(choice._asdict())
-        return
-    ranked = sorted(zip(choice.probabilities, options), key=lambda pair: -pair[0])
-    print_table((f"{probability:6.1%}", option) for probability, option in ranked)
-
-
-def main() -> None:
-    """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)
+            results.append((choice._asdict(), rows))
+    show(results)

@@ -18,78 +18,61 @@ takes two texts at a time; in lines, a tab separates them. Of a table (.csv,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
-from absl import flags
-
+import albert_tf
 from albert_tf.cli import script
 from albert_tf.commands.common import (
-    define_input_flag,
-    define_json_flag,
+    define_use_flags,
+    given_table,
     input_lines,
-    print_json,
-    print_table,
+    show,
     trained_folder,
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import short_repr
-from albert_tf.io.text_tables import label_text, table_kind
+from albert_tf.io.text_tables import label_text
 from albert_tf.tasks.tables import read_texts
-
-FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[TEXT…]")
+from albert_tf.weights.run_folder import find_task
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag(
+    define_use_flags(
         "File with one text per line, or two texts with a tab between them; or a table (.csv, "
         ".tsv, .jsonl, .json, .parquet or .xlsx) with the columns that the model was trained on."
     )
-    define_json_flag()
 
 
-def _main(path: str, *given: str) -> None:
-    folder = trained_folder(path)
-    file = FLAGS.input_file
-    is_table = file and not given and table_kind(file)
-    texts = [] if is_table else input_lines(given)
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.classification.classifier import TextClassifier, TextRegressor
-    from albert_tf.tasks.classification.task import TextClassificationTask
-    from albert_tf.weights.run_folder import RunFolder
-
-    has_labels = RunFolder(folder).task(TextClassificationTask.name).get("labels")
-    model = (TextClassifier if has_labels else TextRegressor).load(folder)
-    if is_table:
-        columns = dataclasses.replace(model.task.spec.columns, label=None)
-        examples = read_texts(file, columns)
+@script.command(define_flags, "MODEL", "[TEXT…]")
+def main(path: str, *given: str) -> None:
+    """Runs the command."""
+    table, folder = given_table(given), trained_folder(path)
+    texts = [] if table else input_lines(given)
+    has_labels = find_task(folder).get("labels")
+    kind = albert_tf.TextClassifier if has_labels else albert_tf.TextRegressor
+    model = kind.load(folder)
+    if table:
+        examples = read_texts(table, dataclasses.replace(model.task.spec.columns, label=None))
         rows = [(x.text, x.text_pair)[: 1 + model.takes_pairs] for x in examples]
     else:
         rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]
-    predictions = model.predict(*map(list, zip(*rows)))
-    if FLAGS.json:
-        for row, predicted in zip(rows, predictions):
-            print_json({**dict(zip(("text", "second_text"), row)), **_values(predicted)})
-        return
-    print_table((*_cells(x), *row) for x, row in zip(predictions, rows))
+    results = []
+    for row, predicted in zip(rows, model.predict(*map(list, zip(*rows)))):
+        values, cells = _shown(predicted)
+        results.append(({**dict(zip(("text", "second_text"), row)), **values}, [[*cells, *row]]))
+    show(results)
 
 
-def _values(predicted: Any) -> dict[str, Any]:
-    """Returns a prediction as JSON values: a label, several, or a number."""
+def _shown(predicted: Any) -> tuple[dict[str, Any], list[str]]:
+    """Returns a prediction, a label, several or a number, as JSON values and as cells."""
     if isinstance(predicted, list):
-        return {"labels": [label._asdict() for label in predicted]}
-    return predicted._asdict() if isinstance(predicted, tuple) else {"value": float(str(predicted))}
-
-
-def _cells(predicted: Any) -> Sequence[str]:
-    if isinstance(predicted, list):
-        shown = (f"{label_text(x.label)} {x.probability:.1%}" for x in predicted)
-        return [", ".join(shown) or "none"]
+        labels = [f"{label_text(x.label)} {x.probability:.1%}" for x in predicted] or ["none"]
+        return {"labels": [x._asdict() for x in predicted]}, [", ".join(labels)]
     if isinstance(predicted, tuple):
-        return f"{predicted.probability:6.1%}", label_text(predicted.label)
-    return [f"{predicted:8.3f}"]
+        cells = [f"{predicted.probability:6.1%}", label_text(predicted.label)]
+        return predicted._asdict(), cells
+    return {"value": float(str(predicted))}, [f"{predicted:8.3f}"]
 
 
 def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
@@ -105,8 +88,3 @@ def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
                 "two texts with a tab between them."
             )
     return [tuple(line.split("\t")) for line in texts]
-
-
-def main() -> None:
-    """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)

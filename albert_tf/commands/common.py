@@ -1,6 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands share: models, texts from arguments, files or standard input, and output."""
+"""What the commands share: models, texts from arguments, files or standard input, and output.
+
+TensorFlow takes seconds to import, and `albert_tf` imports it with the first of its classes: wrong
+arguments and --help do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,25 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
+import albert_tf
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import read_lines
+from albert_tf.io.text_tables import table_kind
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import RunFolder, model_folder
 
-if TYPE_CHECKING:
-    from albert_tf.weights.pretrained_model import PretrainedModel
-
 FLAGS = flags.FLAGS
+
+
+def define_use_flags(content: str) -> None:
+    """Defines --input_file, see `define_input_flag`, and --json."""
+    define_input_flag(content)
+    define_json_flag()
 
 
 def define_input_flag(content: str) -> None:
@@ -67,14 +76,17 @@ def _standard_input() -> list[str]:
     return [line.rstrip("\r\n") for line in io.StringIO(text)]
 
 
-def open_pretrained(path: str) -> PretrainedModel:
+def given_table(given: Sequence[str]) -> str:
+    """Returns --input_file if it is a table and there are no arguments, else ""."""
+    file = "" if given else FLAGS.input_file or ""
+    return file if table_kind(file) else ""
+
+
+def open_pretrained(path: str) -> albert_tf.PretrainedModel:
     """Opens a model for `embed` or `fill_mask`, which check the weights that they need."""
     _shorten_warnings()
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.weights.pretrained_model import load_pretrained
-
     warnings.filterwarnings("ignore", message=".* was loaded in part")
-    return load_pretrained(path, allow_partial=True)
+    return albert_tf.load_pretrained(path, allow_partial=True)
 
 
 def trained_folder(path: str) -> str:
@@ -95,9 +107,16 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(values, ensure_ascii=False))
 
 
-def print_table(rows: Iterable[tuple[str, ...]]) -> None:
-    """Prints rows of text in columns, the last of which is not padded."""
-    rows = [tuple(map(printable, row)) for row in rows]
+def show(results: Iterable[tuple[dict[str, Any], Iterable[Sequence[str]]]]) -> None:
+    """Prints results: with --json the object of each, else a table of the rows of all.
+
+    The last column of the table is not padded.
+    """
+    if FLAGS.json:
+        for values, _ in results:
+            print_json(values)
+        return
+    rows = [[*map(printable, row)] for _, found in results for row in found]
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 from absl import flags
 
+import albert_tf
 from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.commands.common import (
@@ -35,7 +36,6 @@ from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import find_task, model_folder
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[TEXT…]")
 
 
 def define_flags() -> None:
@@ -45,7 +45,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main(model: str, *given: str) -> None:
+@script.command(define_flags, "MODEL", "[TEXT…]")
+def main(model: str, *given: str) -> None:
+    """Runs the command."""
     texts = input_lines(given)
     if not FLAGS.output_file:
         for text, vector in zip(texts, _vectors(model, texts)):
@@ -64,15 +66,6 @@ def _main(model: str, *given: str) -> None:
 
 def _vectors(model: str, texts: list[str]) -> np.ndarray:
     """Embeds texts with a model that was trained for it, or else with a pretrained one."""
-    if find_task(model_folder(locate(model))).get("task") != "embedding":
-        return open_pretrained(model).embed(texts)
-    folder = trained_folder(model)
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.embedding.embedder import TextEmbedder
-
-    return TextEmbedder.load(folder).embed(texts)
-
-
-def main() -> None:
-    """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)
+    if find_task(model_folder(locate(model))).get("task") == "embedding":
+        return albert_tf.TextEmbedder.load(trained_folder(model)).embed(texts)
+    return open_pretrained(model).embed(texts)

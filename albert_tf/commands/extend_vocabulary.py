@@ -21,7 +21,6 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_overwrite_flag, define_path
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL",)
 
 
 def define_flags() -> None:
@@ -38,7 +37,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main(path: str) -> None:
+@script.command(define_flags, "MODEL")
+def main(path: str) -> None:
+    """Runs the command."""
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.weights.vocabulary import extend_vocabulary
 
@@ -46,8 +47,3 @@ def _main(path: str) -> None:
         path, FLAGS.input_file, FLAGS.output_dir, FLAGS.vocab_size, FLAGS.overwrite
     )
     print(f"{FLAGS.output_dir}: {len(words)} new pieces.")
-
-
-def main() -> None:
-    """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)

@@ -20,38 +20,29 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.commands.common import (
-    define_input_flag,
-    define_json_flag,
+    define_use_flags,
     input_lines,
     open_pretrained,
-    print_json,
-    print_table,
+    show,
 )
 
 FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[TEXT…]")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with one text per line.")
+    define_use_flags("File with one text per line.")
     flags.DEFINE_integer("top_k", 5, "Number of results for each text.", 1)
-    define_json_flag()
 
 
-def _main(path: str, *given: str) -> None:
-    texts = input_lines(given)
-    model = open_pretrained(path)
-    for number, text in enumerate(texts):
-        filled = model.fill_mask(text, FLAGS.top_k)
-        if FLAGS.json:
-            print_json({"text": text, "filled": list(map(dataclasses.asdict, filled))})
-            continue
-        if number:
-            print()
-        print_table((f"{100 * f.score:.3g}%", " ".join(f.words), f.text) for f in filled)
-
-
-def main() -> None:
+@script.command(define_flags, "MODEL", "[TEXT…]")
+def main(path: str, *given: str) -> None:
     """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)
+    texts, results = input_lines(given), []
+    model = open_pretrained(path)
+    for text in texts:
+        filled = model.fill_mask(text, FLAGS.top_k)
+        rows = [(f"{100 * f.score:.3g}%", " ".join(f.words), f.text) for f in filled]
+        rows = [("", "", ""), *rows] if results else rows  # A line between the texts.
+        results.append(({"text": text, "filled": [*map(dataclasses.asdict, filled)]}, rows))
+    show(results)

@@ -15,48 +15,34 @@ In Python: `albert_tf.TextTagger.load(MODEL).predict(texts)`.
 
 from __future__ import annotations
 
-from absl import flags
-
+import albert_tf
 from albert_tf.cli import script
 from albert_tf.commands.common import (
-    define_input_flag,
-    define_json_flag,
+    define_use_flags,
+    given_table,
     input_lines,
-    print_json,
-    print_table,
+    show,
     trained_folder,
 )
-from albert_tf.io.text_tables import data_rows, table_kind
+from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.tagging.data import read_tagged, tagged_texts
-
-FLAGS = flags.FLAGS
-ARGUMENTS = ("MODEL", "[TEXT…]")
 
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with one text per line, or rows (.jsonl, .json or .parquet).")
-    define_json_flag()
+    define_use_flags("File with one text per line, or rows (.jsonl, .json or .parquet).")
 
 
-def _main(path: str, *given: str) -> None:
-    folder = trained_folder(path)
-    file = "" if given else FLAGS.input_file or ""
-    lines = [] if table_kind(file) else input_lines(given)
-    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.tasks.tagging.tagger import TextTagger
-
-    texts = read_tagged(file) if table_kind(file) else tagged_texts(data_rows({"text": lines}, ""))
-    for text, found in zip(texts, TextTagger.load(folder).tagged(texts)):
-        entities = found.entities
-        if FLAGS.json:
-            print_json({"text": text.text, "entities": [entity._asdict() for entity in entities]})
-        elif entities:
-            print_table(
-                (f"{x.score:6.1%}", x.label, f"{x.start}-{x.end}", x.text) for x in entities
-            )
-
-
-def main() -> None:
+@script.command(define_flags, "MODEL", "[TEXT…]")
+def main(path: str, *given: str) -> None:
     """Runs the command."""
-    script.run(_main, define_flags, ARGUMENTS)
+    if table := given_table(given):
+        texts = read_tagged(table)
+    else:
+        texts = tagged_texts(data_rows({"text": input_lines(given)}, ""))
+    results = []
+    for text, found in zip(texts, albert_tf.TextTagger.load(trained_folder(path)).tagged(texts)):
+        entities = found.entities
+        rows = [(f"{x.score:6.1%}", x.label, f"{x.start}-{x.end}", x.text) for x in entities]
+        results.append(({"text": text.text, "entities": [x._asdict() for x in entities]}, rows))
+    show(results)

@@ -108,7 +108,9 @@ def _runner() -> Callable[[Context, str], Runner]:
         raise AlbertError(f"--beam_options is not a command line: {error}.") from error
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     options = PretrainingOptions(**given_settings(PretrainingOptions))
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise AlbertError("Give --spm_model_file or --vocab_file.")
@@ -123,6 +125,3 @@ def _main() -> None:
     )
     print(json.dumps(manifest.statistics, indent=2))
     print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {FLAGS.output_dir}")
-
-
-main = functools.partial(script.run, _main, define_flags)

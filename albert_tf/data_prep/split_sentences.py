@@ -15,7 +15,6 @@ streamed, so memory does not grow with the corpus.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -252,7 +251,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     flag = flags.FLAGS
     layout = Layout(**given_settings(Layout))
     if layout.input_format != TEXT:
@@ -269,6 +270,3 @@ def _main() -> None:
             f"{counts.lower_cased} of them are in paragraphs without a capital letter, where "
             "sentences may begin with a lower-case one."
         )
-
-
-main = functools.partial(script.run, _main, define_flags)

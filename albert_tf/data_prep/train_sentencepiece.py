@@ -13,7 +13,6 @@ only.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib.metadata
 import io
 import os
@@ -256,7 +255,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     flag = flags.FLAGS
     settings = VocabularySettings(**given_settings(VocabularySettings))
     input_files = files.expand_globs(flag.input_file)
@@ -267,6 +268,3 @@ def _main() -> None:
         f"{result['characters_per_piece']:.2f} characters per piece, "
         f"{100 * result['unknown_piece_share']:.4f} % unknown pieces."
     )
-
-
-main = functools.partial(script.run, _main, define_flags)

@@ -13,7 +13,6 @@ text instead, with [original|present] for each predicted piece.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -172,13 +171,12 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> st
     return "\n".join(lines)
 
 
-def _main() -> int:
+@script.command(define_flags)
+def main() -> int:
+    """Runs the command."""
     folders = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
     if not flags.FLAGS.num_examples:
         return 1 if verify(folders) else 0
     for number, text in enumerate(islice(as_text(folders), flags.FLAGS.num_examples)):
         print(f"record {number}: {text}", end="\n\n")
     return 0
-
-
-main = functools.partial(script.run, _main, define_flags)

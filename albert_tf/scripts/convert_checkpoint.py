@@ -50,7 +50,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(
@@ -64,8 +66,3 @@ def _main() -> None:
     for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):
         if names:
             print(f"{what}: {', '.join(names)}.")
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)

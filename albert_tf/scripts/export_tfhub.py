@@ -71,7 +71,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["max_seq_length"], "it requires --export_type=preprocessing.")
     # TensorFlow takes seconds to import; --help should not wait for it.
@@ -87,8 +89,3 @@ def _main() -> None:
         FLAGS.max_seq_length,
         FLAGS.do_lower_case,
     )
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)

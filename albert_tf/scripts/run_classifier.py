@@ -55,7 +55,8 @@ class Table(Settings):
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags(
-        "A .tsv, .csv or .jsonl file (also .gz, .bz2 or .xz) with named columns, of examples"
+        "A .tsv, .csv or .jsonl file (also .gz, .bz2 or .xz) with named columns, of examples",
+        ClassificationSpec,
     )
     flags.DEFINE_enum(
         "task_name", "custom", ["custom", *TASKS, "all"], "custom: your own labelled texts; or a "
@@ -64,11 +65,12 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path("data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….")
     define_settings(Table)
-    define_settings(ClassificationSpec, without=("max_seq_length",))
 
 
-def _main() -> None:
-    shared.check_requested()
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
+    shared.requested()
     if FLAGS.task_name == "custom":
         refuse_flags(["data_dir"], "it requires --task_name=<a GLUE task>.")
         return _run_tables()
@@ -90,7 +92,6 @@ def _run_tables() -> None:
     """Runs on --train_file, --eval_file and --predict_file."""
     from albert_tf.tasks.classification.labels import label_settings, with_labels
     from albert_tf.tasks.classification.task import TextClassificationTask
-    from albert_tf.tasks.runner import run
 
     columns = FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column
     given = TextColumns(*columns, label_separator=FLAGS.label_separator)
@@ -102,15 +103,8 @@ def _run_tables() -> None:
         examples = read_texts(shared.file_of(action), columns)
         return with_labels(examples) if action == "train" else examples
 
-    def make_spec(examples: list[TextExample]) -> dict[str, Any]:
+    def learned(examples: list[TextExample]) -> dict[str, Any]:
         return {"columns": given, **label_settings(examples, FLAGS.regression)}
 
-    task, examples, config = shared.open_run(TextClassificationTask, "custom", read, make_spec)
-    run(task, examples, config)
-    pair = ' "Another one."' if task.spec.columns.text_pair else ""
-    shared.suggest(f'classify {{}} "A text."{pair}')
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)
+    use = 'classify {} "A text."' + ' "Another one."' * bool(FLAGS.text_pair_column)
+    shared.fine_tune(TextClassificationTask, use, read, learned)

@@ -19,34 +19,20 @@ found. Prediction writes vectors.npy.
 from __future__ import annotations
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_settings
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.embedding.data import EmbeddingSpec, read_embedding
+from albert_tf.tasks.embedding.data import EmbeddingSpec
 
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags("Texts (a line each), or a table of texts or pairs,")
-    define_settings(EmbeddingSpec, without=("max_seq_length",))
+    holds = "Texts (a line each), or a table of texts or pairs,"
+    shared.define_finetuning_flags(holds, EmbeddingSpec)
 
 
-def _main() -> None:
-    shared.check_requested()
-    # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.embedding.task import EmbeddingTask
-    from albert_tf.tasks.runner import run
-
-    # All data is read before anything is trained, so that its errors show at once.
-    run(
-        *shared.open_run(
-            EmbeddingTask,
-            "embedding",
-            lambda action, _: read_embedding(shared.file_of(action), action),
-        )
-    )
-    shared.suggest('embed {} "A ship sailed." "She danced."')
-
-
+@script.command(define_flags)
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags)
+    # TensorFlow takes seconds to import; --help should not wait for it.
+    from albert_tf.tasks.embedding.task import EmbeddingTask
+
+    shared.fine_tune(EmbeddingTask, 'embed {} "A ship sailed." "She danced."')

@@ -18,7 +18,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import refuse_flags
-from albert_tf.tasks.flags import check_requested, define_run_flags, run_settings
+from albert_tf.tasks.flags import define_run_flags, requested, run_settings
 from albert_tf.tasks.pretraining.config import PLANNED, PretrainingConfig
 
 FLAGS = flags.FLAGS
@@ -29,8 +29,10 @@ def define_flags() -> None:
     define_run_flags(PretrainingConfig, do_train=True)
 
 
-def _main() -> None:
-    check_requested()
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
+    requested()
     if FLAGS.time_budget:
         refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
     config = PretrainingConfig(**run_settings(PretrainingConfig))
@@ -38,8 +40,3 @@ def _main() -> None:
     from albert_tf.tasks.pretraining.run import pretrain
 
     pretrain(config, FLAGS.do_train, FLAGS.do_eval)
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path, define_settings, refuse_flags
+from albert_tf.cli.flags import define_path, refuse_flags
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.multiple_choice import data
 
@@ -38,32 +38,26 @@ _SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags(
-        "A .jsonl, .csv or .tsv file (also .gz, .bz2 or .xz), instead of RACE, of questions"
+        "A .jsonl, .csv or .tsv file (also .gz, .bz2 or .xz), instead of RACE, of questions",
+        data.MultipleChoiceSpec,
     )
     FLAGS.set_default("eval_batch_size", data.EVAL_BATCH_SIZE)
     define_path("data_dir", None, "Folder with RACE's folders train, dev and test.")
-    define_settings(data.MultipleChoiceSpec, without=("max_seq_length",))
 
 
-def _main() -> None:
-    shared.check_requested()
+@script.command(define_flags)
+def main() -> None:
+    """Runs the script."""
     if FLAGS.data_dir:
         own = [f"{action}_file" for action in shared.ACTIONS]
         refuse_flags(own, "all questions are those of RACE in --data_dir.")
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-    from albert_tf.tasks.runner import run
 
-    def read(action: str, _: object) -> list[data.MultipleChoiceExample]:
-        if FLAGS.data_dir:
-            return data.read_race(FLAGS.data_dir, _SPLITS[action])
-        return data.read_questions(shared.file_of(action))
-
-    # All data is read before anything is trained, so that its errors show at once.
-    run(*shared.open_run(MultipleChoiceTask, "race", read))
-    shared.suggest('choose {} red green --question="The kite is _ ." --context="A red kite."')
+    use = 'choose {} red green --question="The kite is _ ." --context="A red kite."'
+    read = _read_race if FLAGS.data_dir else None
+    shared.fine_tune(MultipleChoiceTask, use, read)
 
 
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)
+def _read_race(action: str, _: object) -> list[data.MultipleChoiceExample]:
+    return data.read_race(FLAGS.data_dir, _SPLITS[action])

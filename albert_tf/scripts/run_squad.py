@@ -20,42 +20,31 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_settings
-from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.squad.data import SquadSpec, read_squad
+from albert_tf.tasks.squad.data import SquadSpec
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags("Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)")
-    define_settings(SquadSpec, without=("max_seq_length",))
+    holds = "Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)"
+    shared.define_finetuning_flags(holds, SquadSpec)
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "
         "odds are above this value. Default: the best value on --eval_file, else 0."
     )  # fmt: skip
 
 
-def _main() -> None:
-    shared.check_requested()
-    if FLAGS.do_train and not FLAGS.version:
-        raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
-    # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.runner import run
-    from albert_tf.tasks.squad.task import SquadTask
-
-    # All data is read before anything is trained, so that its errors show at once.
-    task, examples, config = shared.open_run(
-        SquadTask, f"squad{FLAGS.version}", lambda action, _: read_squad(shared.file_of(action))
-    )
-    if FLAGS.null_score_diff_threshold is not None:
-        task.use_threshold(FLAGS.null_score_diff_threshold)
-    run(task, examples, config)
-    shared.suggest('answer {} "Who wrote it?" "Ada Lovelace wrote it in 1843."')
-
-
+@script.command(define_flags)
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags)
+    # TensorFlow takes seconds to import; --help should not wait for it.
+    from albert_tf.tasks.squad.task import SquadTask
+
+    def change(task: SquadTask) -> None:
+        if FLAGS.null_score_diff_threshold is not None:
+            task.use_threshold(FLAGS.null_score_diff_threshold)
+
+    use = 'answer {} "Who wrote it?" "Ada Lovelace wrote it in 1843."'
+    shared.fine_tune(SquadTask, use, change=change)

@@ -19,35 +19,19 @@ from __future__ import annotations
 
 from albert_tf.cli import script
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.tagging.data import (
-    read_tagged,
-    training_tags,
-)
+from albert_tf.tasks.tagging.data import TaggingSpec
 
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    shared.define_finetuning_flags("Words with tags in columns, or rows (.jsonl, .json, .parquet),")
+    holds = "Words with tags in columns, or rows (.jsonl, .json, .parquet),"
+    shared.define_finetuning_flags(holds, TaggingSpec)
 
 
-def _main() -> None:
-    shared.check_requested()
-    # TensorFlow takes seconds to import; --help should not wait for it.
-    from albert_tf.tasks.runner import run
-    from albert_tf.tasks.tagging.task import TaggingTask
-
-    # All data is read before anything is trained, so that its errors show at once.
-    run(
-        *shared.open_run(
-            TaggingTask,
-            "custom",
-            lambda action, _: read_tagged(shared.file_of(action)),
-            lambda texts: {"tags": training_tags(texts)},
-        )
-    )
-    shared.suggest('tag {} "Ada Lovelace was born in London."')
-
-
+@script.command(define_flags)
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags)
+    # TensorFlow takes seconds to import; --help should not wait for it.
+    from albert_tf.tasks.tagging.task import TaggingTask
+
+    shared.fine_tune(TaggingTask, 'tag {} "Ada Lovelace was born in London."')

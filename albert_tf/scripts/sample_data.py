@@ -27,7 +27,9 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     folder = flags.FLAGS.output_dir
     paths = {name: os.path.join(folder, name) for name in ("train.tsv", "dev.tsv")}
     for path in paths.values():
@@ -40,8 +42,3 @@ def _main() -> None:
         f"    --eval_file={folder}/dev.tsv --text_column=sentence --label_column=author \\\n"
         f"    --max_seq_length=80 --output_dir={folder}-model"
     )
-
-
-def main() -> None:
-    """Runs the script."""
-    script.run(_main, define_flags)

@@ -86,15 +86,12 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
     names = ensemble(run_dirs, FLAGS.output_dir, FLAGS.overwrite)
     log.info(f"The mean of {len(run_dirs)} runs is in {FLAGS.output_dir}: {', '.join(names)}.")
-
-
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

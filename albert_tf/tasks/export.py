@@ -16,7 +16,7 @@ from albert_tf.export.hub import encoder_export, preprocessor_export
 from albert_tf.export.id_formats import ONNX, TFLITE, encoder_ids_export, ids_export
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.saved_model import INT8, Export, publish
-from albert_tf.export.text_form import text_export
+from albert_tf.export.text_form import TextForm, text_export
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
@@ -152,6 +152,20 @@ def publish_task(
     publish(task_export(task, model), path, sections, overwrite, run.path)
 
 
+def text_form(task: FineTuningTask, model: AlbertModel) -> TextForm:
+    """Returns what the SavedModel that takes texts does with a model, in any precision.
+
+    Raises:
+      AlbertError: the task has no such SavedModel.
+    """
+    if not task.form:
+        raise AlbertError(
+            f"There is no SavedModel for the task {task.name!r}; export the model's encoder."
+        )
+    module, _, name = task.form.rpartition(".")
+    return getattr(importlib.import_module(module), name)(task, model)
+
+
 def task_export(
     task: FineTuningTask,
     model: AlbertModel,
@@ -168,8 +182,8 @@ def task_export(
     if file_format == SAVED_MODEL:
         with graph_mode(GraphMode.SERVED):
             served = _rounded(model, task.build_model, precision)
-        return text_export(task.text_form(served), model, precision)
-    form = task.text_form(model)
+        return text_export(text_form(task, served), model, precision)
+    form = text_form(task, model)
     if not form.takes_ids:
         raise AlbertError(
             f"The task {task.name!r} has no model that takes token ids; export the encoder."

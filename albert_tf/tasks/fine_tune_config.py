@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +29,8 @@ _LENGTH = (
     f"Default: the task's recipe, on its benchmark; otherwise {_PASSES} passes, but at least "
     f"{_FEW_STEPS} steps or {_MOST_PASSES} passes, whichever is less."
 )
-#: The folder of the recipes.
-RECIPES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs", "recipes")
+#: The folder of the recipes, which are part of the package, so on the local file system.
+RECIPES = pathlib.Path(__file__).parents[1] / "configs/recipes"
 #: The sizes of recipes with their smallest hidden size.
 _SIZES = (("xxlarge", 4096), ("xlarge", 2048), ("large", 1024), ("base", 768), ("small", 0))
 #: Settings that exclude each other.
@@ -188,12 +188,10 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     Raises:
       AlbertError: there is no recipe for the task.
     """
-    path = os.path.join(RECIPES, f"{task_name}.json")
-    if not os.path.exists(path):
+    path = RECIPES / f"{task_name}.json"
+    if not path.exists():
         raise AlbertError(f"There is no recipe for the task {task_name!r} ({path}).")
-    # The recipes are part of the package, so on the local file system.
-    with open(path, encoding="utf-8") as f:
-        recipe = json.load(f)
+    recipe = json.loads(path.read_text("utf-8"))
     size = next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
     settings = {**recipe["base"], **recipe.get(size, {})}
     if config.hidden_dropout_prob == 0:

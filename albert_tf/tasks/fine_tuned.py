@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import abc
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class FineTunedModel(abc.ABC):
+class FineTunedModel:
     """Base of TextClassifier, TextRegressor, QuestionAnswerer and MultipleChoice.
 
     Args:
@@ -105,10 +104,24 @@ class FineTunedModel(abc.ABC):
         return read_metrics(run) if run.has(METRICS_FILE) else []
 
     @classmethod
+    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> Self:
+        """Fine-tunes a pretrained model, with the recipe and the results of the task's script.
+
+        As `TextClassifier.train`, except for the data.
+
+        Args:
+          model: what to start from; see `albert_tf.load_pretrained`.
+          train, eval: the examples: the path of a file, or data in memory; see the class.
+          **settings: fields of FineTuneConfig, and of the task's settings; see the script's flags.
+        """
+        examples = cls._read(train, "train", {})
+        spec = cls.task_class.learned(examples)
+        return cls._train(model, examples, eval, spec, settings)
+
+    @classmethod
     def _train(
         cls,
         model: str,
-        recipe: str,
         train: Any,
         eval: Any,
         spec: Mapping[str, Any],
@@ -125,14 +138,14 @@ class FineTunedModel(abc.ABC):
         held_out = () if eval is None else cls._read(eval, "eval", spec)
         model = path_of(model, "pretrained model")
         settings = {**settings, "init_checkpoint": model}
-        task, config = cls.task_class.new(*load_model_files(model), recipe, spec, settings)
+        task, config = cls.task_class.new(*load_model_files(model), spec, settings)
         run(task, Examples(train, {"eval": held_out}), config)
         return cls.load(config.output_dir)
 
     @classmethod
-    @abc.abstractmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[Any]:
+    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> Sequence[Any]:
         """Reads the examples of a data set, given the task's settings."""
+        return cls.task_class.read(data, name)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics for labelled data, as the task's script computes them.

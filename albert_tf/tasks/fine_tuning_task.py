@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data.length_batches import Sequences, length_buckets
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
@@ -37,9 +36,7 @@ from albert_tf.weights.thresholds import load_thresholds, save_thresholds
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from albert_tf.export.text_form import TextForm
     from albert_tf.keras2 import keras
-    from albert_tf.modeling.encoder import AlbertModel
 
 #: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
 TASKS: dict[str, type[FineTuningTask]] = {}
@@ -69,12 +66,26 @@ class FineTuningTask(Task):
     thresholds: Mapping[str, float] | None = None
     #: The dataclass of `spec`.
     spec_class: type
+    #: The recipe of the training; settings of the task in braces are filled in.
+    recipe: ClassVar[str] = "custom"
     #: The setting in `spec`, if there is one, with the names of the outputs of the head.
     names_of_outputs: ClassVar[str] = "labels"
+    #: The TextForm of the SavedModel that takes texts; a name, as training needs no exports.
+    form: ClassVar[str] = ""
     #: Examples of an evaluation batch, if the settings do not say.
     eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
     #: The files of predictions in an output directory.
     prediction_files: ClassVar[tuple[str, ...]] = ("predictions.tsv",)
+
+    @staticmethod
+    def read(data: Any, name: str) -> Sequence[Any]:
+        """Reads the examples of a data set, the path of a file or data in memory, with a name."""
+        raise NotImplementedError
+
+    @staticmethod
+    def learned(examples: Sequence[Any]) -> Mapping[str, Any]:
+        """Returns the settings in `spec` that the training examples decide."""
+        return {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -94,29 +105,33 @@ class FineTuningTask(Task):
         cls,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        recipe: str,
         spec: Mapping[str, Any],
         settings: Mapping[str, Any],
+        recipe: str | None = None,
     ) -> tuple[Self, FineTuneConfig]:
         """Returns a task to train, and the settings of its training.
 
         Args:
           config, tokenizer: of the pretrained model.
-          recipe: see `FineTuneConfig.from_recipe`.
           spec: entries of the task's own settings.
           settings: of the run; and of the task, if its `spec_class` declares them by `setting`,
             which take precedence over `spec`.
+          recipe: see `FineTuneConfig.from_recipe`; None for the task's.
 
         Raises:
           AlbertError: a setting is impossible.
         """
-        settings = {"eval_batch_size": cls.eval_batch_size, **settings}
+        given = {name: value for name, value in settings.items() if value is not None}
+        settings = {"eval_batch_size": cls.eval_batch_size, **given}
         fields = dataclasses.fields(cls.spec_class)
         declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
         check_names(settings, declared | {x.name for x in dataclasses.fields(FineTuneConfig)})
-        own = {name: settings.pop(name) for name in declared & {*settings}}
+        own = {**spec, **{name: settings.pop(name) for name in declared & {*settings}}}
+        longest = FineTuneConfig.max_seq_length
+        cls.spec_class(**{**own, "max_seq_length": longest})  # No recipe is for wrong values.
+        recipe = (recipe or cls.recipe).format_map(own)
         run = FineTuneConfig.from_recipe(recipe, config, **settings)
-        own = cls.spec_class(**{**spec, **own, "max_seq_length": run.max_seq_length})
+        own = cls.spec_class(**{**own, "max_seq_length": run.max_seq_length})
         if run.dropout is not None:
             rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
             config = dataclasses.replace(config, **dict.fromkeys(rates, run.dropout))
@@ -177,7 +192,7 @@ class FineTuningTask(Task):
         """Converts examples to token sequences of at most `max_seq_length`.
 
         Args:
-          examples: as `_read` of the task's Python class returns them.
+          examples: as `read` returns them.
           labelled: whether the labels are needed.
           training: whether the sequences are for training.
 
@@ -296,16 +311,6 @@ class FineTuningTask(Task):
             self.thresholds = thresholds
             save_thresholds(folder.best_seed(), thresholds)
             log.info("The thresholds that are best for these examples are kept with the model.")
-
-    def text_form(self, model: AlbertModel) -> TextForm:
-        """Returns what the SavedModel that takes texts does with a model, in any precision.
-
-        Raises:
-          AlbertError: the task has no such SavedModel.
-        """
-        raise AlbertError(
-            f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
-        )
 
     def description(self) -> dict[str, object]:
         """Returns the model's configuration, the tokenizer and the content of task.json."""

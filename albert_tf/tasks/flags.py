@@ -30,7 +30,6 @@ from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
     from albert_tf.tasks.fine_tuning_task import FineTuningTask
-    from albert_tf.tasks.runner import Examples
 
     Task = TypeVar("Task", bound=FineTuningTask)
 
@@ -75,26 +74,28 @@ def define_run_flags(config: type[RunConfig], do_train: bool, without: Sequence[
     define_settings(config, without=without)
 
 
-def define_finetuning_flags(examples: str) -> None:
-    """Defines the flags of a fine-tuning runner; `examples` says what its files hold."""
+def define_finetuning_flags(examples: str, spec: type[Settings]) -> None:
+    """Defines the flags of a fine-tuning runner, given what its files hold, and its settings."""
     define_run_flags(FineTuneConfig, do_train=False, without=_PRETRAINING)
     flags.DEFINE_bool("do_predict", False, "Predict; needs only a trained --output_dir.")
     define_settings(ModelFiles)
     for action, purpose in ACTIONS.items():
         define_path(f"{action}_file", None, f"{examples} {purpose}.", needs=f"do_{action}")
+    define_settings(spec, without=("max_seq_length",))
 
 
 def requested() -> list[str]:
-    """Returns the ACTIONS that were asked for."""
-    return [action for action in ACTIONS if FLAGS[f"do_{action}"].value]
+    """Returns the ACTIONS that were asked for.
 
-
-def check_requested() -> None:
-    """Raises AlbertError if nothing is asked for, by one of ACTIONS; see also `check_needs`."""
-    names = [name for name in (f"do_{action}" for action in ACTIONS) if name in FLAGS]
-    if not any(FLAGS[name].value for name in names):
-        raise AlbertError(f"There is nothing to do: give one of --{', --'.join(names)}.")
+    Raises:
+      AlbertError: there is none; or see `check_needs`.
+    """
+    known = {action: f"do_{action}" for action in ACTIONS if f"do_{action}" in FLAGS}
+    asked = [action for action, name in known.items() if FLAGS[name].value]
+    if not asked:
+        raise AlbertError(f"There is nothing to do: give one of --{', --'.join(known.values())}.")
     check_needs()
+    return asked
 
 
 def file_of(action: str) -> str:
@@ -102,16 +103,6 @@ def file_of(action: str) -> str:
     if not (path := FLAGS[f"{action}_file"].value):
         raise AlbertError(f"--do_{action} needs --{action}_file.")
     return path
-
-
-def suggest(use: str) -> None:
-    """Prints, after a training, the commands that use and export the model."""
-    if FLAGS.do_train:
-        folder, export = map(shlex.quote, (FLAGS.output_dir, f"{FLAGS.output_dir}-export"))
-        log.info(
-            f"Try the model, and export it:\n  albert {use.format(folder)}\n"
-            f"  albert export --albert_directory={folder} --export_path={export}"
-        )
 
 
 def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
@@ -123,13 +114,14 @@ def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
 
 
 def open_task(
-    task_class: type[Task], recipe: str, spec: Mapping[str, Any], **others: Any
+    task_class: type[Task], spec: Mapping[str, Any], recipe: str | None = None, **others: Any
 ) -> tuple[Task, FineTuneConfig]:
     """Returns the task to train, or without --do_train that of the model in --output_dir.
 
     Settings of the task that are given as flags are those to train with, or override those of the
     trained model; so does --max_seq_length. `spec` has settings of the task for training that are
-    no flags; `others` are settings of the run that override the flags and the recipe.
+    no flags; for `recipe` see `FineTuningTask.new`; `others` are settings of the run that override
+    the flags and the recipe.
 
     Raises:
       AlbertError: see `FineTuningTask.new` and `FineTuningTask.load`.
@@ -138,8 +130,8 @@ def open_task(
     given = {**of_run, **given_settings(task_class.spec_class)}
     if not FLAGS.do_train:
         config = FineTuneConfig(**{"eval_batch_size": task_class.eval_batch_size, **of_run})
-        own = {x.name for x in dataclasses.fields(task_class.spec_class)} & {*given}
-        changes = {name: given[name] for name in own}
+        own = {x.name for x in dataclasses.fields(task_class.spec_class)}
+        changes = {name: value for name, value in given.items() if name in own}
         return task_class.load(model_folder(config.output_dir), **changes), config
     from albert_tf.weights.model_files import load_model_files
 
@@ -152,34 +144,48 @@ def open_task(
         given["init_checkpoint"] = DEFAULT
     source = given.get("init_checkpoint") or (None if any(own) else DEFAULT)
     model_files = load_model_files(source, *own, FLAGS.do_lower_case)
-    return task_class.new(*model_files, recipe, spec, given)
+    return task_class.new(*model_files, spec, given, recipe)
 
 
-def open_run(
+def fine_tune(
     task_class: type[Task],
-    recipe: str,
-    read: Callable[[str, Any], Sequence[Any]],
-    make_spec: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda examples: {},
-) -> tuple[Task, Examples, FineTuneConfig]:
-    """Returns the task, the examples and the settings that the flags ask for.
+    use: str,
+    read: Callable[[str, Any], Sequence[Any]] | None = None,
+    learned: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None,
+    change: Callable[[Task], object] = lambda task: None,
+) -> None:
+    """Trains, evaluates and predicts as the flags say, and prints what to try next.
+
+    All data is read before anything is trained, so that its errors show at once.
 
     Args:
-      task_class, recipe: see `open_task`.
+      task_class: of the model.
+      use: of that, the command that uses it, with {} for its folder.
       read: returns the examples for one of ACTIONS, given the settings of the task, which are None
-        for those to train on.
-      make_spec: returns settings of the task that are no flags, given the examples to train on.
+        for those to train on; by default `task_class.read` of its file.
+      learned: in place of the method of `task_class`.
+      change: changes the task before it is used.
 
     Raises:
       AlbertError: the run would replace a file that it reads; or see `open_task`.
     """
-    from albert_tf.tasks.runner import Examples
+    from albert_tf.tasks.runner import Examples, run
 
     asked = requested()
+    read = read or (lambda action, _: task_class.read(file_of(action), action))
     inputs = [path for action in asked if (path := FLAGS[f"{action}_file"].value)]
     for name in task_class.prediction_files:
         path = os.path.join(FLAGS.output_dir or "", name)
         files.check_output(path, inputs, overwrite=True)
     train = read("train", None) if FLAGS.do_train else ()
-    task, config = open_task(task_class, recipe, make_spec(train) if FLAGS.do_train else {})
+    spec = (learned or task_class.learned)(train) if FLAGS.do_train else {}
+    task, config = open_task(task_class, spec)
+    change(task)
     held_out, new = (read(x, task.spec) if x in asked else () for x in ("eval", "predict"))
-    return task, Examples(train, {"eval": held_out}, {"predict": new}), config
+    run(task, Examples(train, {"eval": held_out}, {"predict": new}), config)
+    if FLAGS.do_train:
+        folder, export = map(shlex.quote, (FLAGS.output_dir, f"{FLAGS.output_dir}-export"))
+        log.info(
+            f"Try the model, and export it:\n  albert {use.format(folder)}\n"
+            f"  albert export --albert_directory={folder} --export_path={export}"
+        )

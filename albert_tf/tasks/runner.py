@@ -10,7 +10,7 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError, DivergedError
@@ -26,8 +26,7 @@ from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.weights.run_folder import BEST, BEST_RECORD, SEEDS_FILE, RunFolder
 
 
-@dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(NamedTuple):
     """The examples of a run, which trains, evaluates or predicts if there are examples for it.
 
     Attributes:
@@ -38,8 +37,8 @@ class Examples:
     """
 
     train: Sequence[Any] = ()
-    evaluate: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    predict: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    evaluate: Mapping[str, Sequence[Any]] = {}
+    predict: Mapping[str, Sequence[Any]] = {}
 
 
 def _check_held_out(train: Sequence[Any], held_out: Sequence[Any]) -> None:

@@ -15,7 +15,7 @@ from albert_tf.io import files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.embedding.data import EmbeddingSpec
 from albert_tf.tasks.embedding.task import EmbeddingTask
-from albert_tf.tasks.export import task_export
+from albert_tf.tasks.export import task_export, text_form
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tagging.data import TaggingSpec
@@ -38,7 +38,7 @@ def make_task(task_class, spec, tokenizer):
 def compare(task, columns):
     """Compares all signatures with the Python code, and returns the outputs of the last one."""
     model = task.build_model()
-    form, signatures = task.text_form(model), task_export(task, model).signatures
+    form, signatures = text_form(task, model), task_export(task, model).signatures
     for key, names in form.signatures().items():
         inputs = {name: tf.constant(columns[name]) for name in names}
         found = {name: value.numpy() for name, value in signatures[key](**inputs).items()}
@@ -82,10 +82,16 @@ def test_classifiers_of_long_texts(settings, sentencepiece_tokenizer, odd_texts)
     task, rng = make_task(TextClassificationTask, spec, sentencepiece_tokenizer), random.Random(0)
     texts = [" ".join(rng.choices(odd_texts, k=rng.randrange(1, 5))) for _ in range(80)]
     texts, seconds = [*texts[:40], "", "the"], [*texts[40:], "the people", ""]
-    assert task.encode([*map(task.text_form(None).example, texts)], labelled=False).texts.size > 60
+    assert task.encode([*map(text_form(task, None).example, texts)], labelled=False).texts.size > 60
     found = compare(task, {"sentences": texts, "second_sentences": seconds})
     (scores,) = (found[name] for name in ("probabilities", "value") if name in found)
     assert len(scores) == 42 and scores.std(axis=0).min() > 1e-3
+
+
+def test_vectors(sentencepiece_tokenizer, odd_texts):
+    task = make_task(EmbeddingTask, EmbeddingSpec(14), sentencepiece_tokenizer)
+    found = compare(task, {"texts": odd_texts[:50]})["embedding"]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), 1, atol=1e-5)
 
 
 def test_multiple_choice(sentencepiece_tokenizer, odd_texts):

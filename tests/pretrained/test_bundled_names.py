@@ -101,7 +101,7 @@ def opened(tmp_path):
     def opened(*given):
         arguments = f"--output_dir={tmp_path}/out", *given
         with parsed_flags(run_classifier.define_flags, *arguments):
-            task, run = shared.open_task(TextClassificationTask, "custom", {"labels": ("a", "b")})
+            task, run = shared.open_task(TextClassificationTask, {"labels": ("a", "b")})
             return task.config, task.tokenizer.vocab_size, run.init_checkpoint
 
     return opened

@@ -48,7 +48,7 @@ def run_printed(script: ModuleType, **values: object) -> str:
         contextlib.redirect_stdout(io.StringIO()) as printed,
     ):
         try:
-            script._main()
+            script.main.__wrapped__()
         except AlbertError as error:
             raise type(error)(name_flags(str(error))) from error
     return printed.getvalue()

@@ -101,7 +101,7 @@ class _TextModel(FineTunedModel):
         examples = with_labels(cls._read(train, "train", spec))
         order = class_labels(train).get(columns.label, ())
         spec |= label_settings(examples, not cls._has_labels, order)
-        return cls._train(model, "custom", examples, eval, spec, settings)
+        return cls._train(model, examples, eval, spec, settings)
 
     @classmethod
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[TextExample]:

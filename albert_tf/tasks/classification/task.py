@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -32,9 +31,6 @@ from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors
 from albert_tf.weights.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.export.text_form import TextForm
 
 #: Labels in the summary of a data set.
 _SHOWN_LABELS = 5
@@ -62,6 +58,7 @@ class TextClassificationTask(ChoiceTask):
 
     name = "text_classification"
     spec_class = ClassificationSpec
+    form = "albert_tf.tasks.classification.export.ClassifierForm"
 
     @property
     def best_metric_larger_is_better(self) -> bool:
@@ -154,12 +151,6 @@ class TextClassificationTask(ChoiceTask):
             probabilities = self.of_texts(data, outputs)["probabilities"]
             found = best_thresholds(probabilities, data.labels)
             self.keep_thresholds(dict(zip(self.spec.names, found.tolist())), folder)
-
-    def text_form(self, model: AlbertClassifier) -> TextForm:
-        """See ClassifierForm."""
-        from albert_tf.tasks.classification.export import ClassifierForm
-
-        return ClassifierForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.settings import check_integer
-from albert_tf.tasks.embedding.data import EmbeddingExample, read_embedding
+from albert_tf.tasks.embedding.data import EmbeddingExample
 from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
@@ -28,6 +28,10 @@ class Hit(NamedTuple):
 class TextEmbedder(FineTunedModel):
     """Gives texts vectors that are similar where texts are. `train` and `load` create it.
 
+    The data to train and evaluate on are a list of texts, or have the columns of `read_embedding`:
+    text; text and text_pair, perhaps with a negative; or these two and their score. The data to
+    evaluate on may be of another kind. The script is run_embedder.py.
+
     Example:
       embedder = TextEmbedder.load("runs/vectors")
       embedder.index(["A ship sailed.", "She danced."])
@@ -37,25 +41,6 @@ class TextEmbedder(FineTunedModel):
     task_class = EmbeddingTask
     _texts: Sequence[str] = ()
     _index: np.ndarray | None = None
-
-    @classmethod
-    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> TextEmbedder:
-        """Fine-tunes a pretrained model, with the recipe and the results of run_embedder.py.
-
-        As `TextClassifier.train`, except for:
-
-        Args:
-          model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: a list of texts, the path of a file, or data in memory with the columns of
-            `read_embedding`: text; text and text_pair, perhaps with a negative; or these two and
-            their score. The data to evaluate on may be of another kind.
-          **settings: also fields of EmbeddingSpec.
-        """
-        return cls._train(model, "embedding", cls._read(train, "train", {}), eval, {}, settings)
-
-    @classmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[EmbeddingExample]:
-        return read_embedding(data, name)
 
     def embed(self, texts: Sequence[str], batch_size: int | None = None) -> np.ndarray:
         """Returns the vectors of texts, float32 [texts, H]; of length 1, unless it was trained so.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.stats
@@ -18,15 +17,16 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.embedder import AlbertEmbedder
 from albert_tf.modeling.encoder import INPUTS
 from albert_tf.modeling.layers import dimension
-from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
+from albert_tf.tasks.embedding.data import (
+    EmbeddingExample,
+    EmbeddingSpec,
+    read_embedding,
+)
 from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tuning_task import FineTuningTask
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.export.text_form import TextForm
 
 VECTORS_FILE = "vectors.npy"
 #: The mean cosine of unrelated texts from which on vectors say little.
@@ -51,6 +51,9 @@ class EmbeddingTask(JointTask, FineTuningTask):
 
     name = "embedding"
     spec_class = EmbeddingSpec
+    form = "albert_tf.tasks.embedding.export.EmbeddingForm"
+    recipe = "embedding"
+    read = staticmethod(read_embedding)
     prediction_files = (VECTORS_FILE,)
     #: Depends on what is evaluated, see `metrics`.
     best_metric = "spearman"
@@ -157,12 +160,6 @@ class EmbeddingTask(JointTask, FineTuningTask):
         vectors = outputs["embedding"]
         np.save(buffer := io.BytesIO(), vectors[:, 0] if vectors.shape[1] == 1 else vectors)
         files.write_bytes(folder.file(VECTORS_FILE), buffer.getvalue())
-
-    def text_form(self, model: AlbertEmbedder) -> TextForm:
-        """See EmbeddingForm."""
-        from albert_tf.tasks.embedding.export import EmbeddingForm
-
-        return EmbeddingForm(self.tokenizer, self, model)
 
 
 def _ranks(queries: np.ndarray, passages: np.ndarray, texts: Sequence[str]) -> np.ndarray:

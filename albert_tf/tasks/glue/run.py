@@ -39,7 +39,7 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
         "best_metric": task.scores[0],
     }
     classifier, config = shared.open_task(
-        TextClassificationTask, task.name, spec, output_dir=output_dir
+        TextClassificationTask, spec, task.name, output_dir=output_dir
     )
     if (trained_for := classifier.spec.task_name) != task.name:
         raise AlbertError(

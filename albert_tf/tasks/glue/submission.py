@@ -101,15 +101,12 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _main() -> None:
+@script.command(define_flags)
+def main() -> None:
+    """Runs the command."""
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
     make_submission(run_dirs, FLAGS.output, FLAGS.overwrite)
     log.info(f"{FLAGS.output} is ready for gluebenchmark.com.")
-
-
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

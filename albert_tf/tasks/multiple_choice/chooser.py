@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
-from albert_tf.tasks.multiple_choice.data import (
-    MultipleChoiceExample,
-    read_questions,
-    row_questions,
-)
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, row_questions
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
 
@@ -31,30 +27,15 @@ class Choice(NamedTuple):
 class MultipleChoice(FineTunedModel):
     """Chooses among the answers to a question. `train` and `load` create it.
 
+    The data to train and evaluate on are questions, with the columns of `read_questions`: options,
+    label or answer, context, question and id. The script is run_race.py.
+
     Example:
       model = MultipleChoice.load("runs/race")
       model.choose(["red", "green"], question="Ada's kite is _ .", context="Ada has a red kite.")
     """
 
     task_class = MultipleChoiceTask
-
-    @classmethod
-    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> MultipleChoice:
-        """Fine-tunes a pretrained model, with the recipe and the results of run_race.py.
-
-        As `TextClassifier.train`, except for:
-
-        Args:
-          model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: questions: the path of a file, or data in memory with the columns of
-            `read_questions`: options, label or answer, context, question and id.
-          **settings: also fields of MultipleChoiceSpec.
-        """
-        return cls._train(model, "race", cls._read(train, "train", {}), eval, {}, settings)
-
-    @classmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[MultipleChoiceExample]:
-        return read_questions(data, name)
 
     def choose(
         self,

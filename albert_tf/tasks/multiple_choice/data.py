@@ -17,6 +17,7 @@ from albert_tf.io.progress import Progress
 from albert_tf.io.text_tables import Rows, not_empty, read_rows
 from albert_tf.settings import Settings, setting
 from albert_tf.tasks.tables import with_distinct_ids
+from albert_tf.tokenization.tokenizer import checked_text
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
@@ -157,9 +158,9 @@ def row_questions(rows: Rows) -> list[MultipleChoiceExample]:
         examples.append(
             MultipleChoiceExample(
                 id=str(row.get("id", len(examples))),
-                context=_text(row.get("context", ""), "context", where),
-                question=_text(row.get("question", ""), "question", where),
-                options=tuple(_text(option, "option", where) for option in options),
+                context=checked_text(row.get("context", ""), f"{where}: the context"),
+                question=checked_text(row.get("question", ""), f"{where}: the question"),
+                options=tuple(checked_text(x, f"{where}: the option") for x in options),
                 label=_label(row, len(options), where),
                 group=row["group"] if row.get("group") in RACE_GROUPS else "",
                 where=where,
@@ -189,12 +190,6 @@ def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
         value = json.loads(value) if isinstance(value, str) else value
     if not isinstance(value, list):
         raise AlbertError(f"{where}: {key!r} must be a list; the keys are {joined(row)}.")
-    return value
-
-
-def _text(value: Any, what: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise AlbertError(f"{where}: the {what} must be a text, not {short_repr(value)}.")
     return value
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,15 +22,13 @@ from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
     MultipleChoiceSpec,
     letter,
+    read_questions,
 )
 from albert_tf.tasks.tables import write_table
 from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays
 from albert_tf.weights.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.export.text_form import TextForm
 
 
 def option_text(question: str, option: str) -> str:
@@ -54,6 +52,9 @@ class MultipleChoiceTask(ChoiceTask):
 
     name = "multiple_choice"
     spec_class = MultipleChoiceSpec
+    form = "albert_tf.tasks.multiple_choice.export.ChoiceForm"
+    recipe = "race"
+    read = staticmethod(read_questions)
     best_metric = "accuracy"
     #: Four options each are 64 sequences, as in other tasks.
     eval_batch_size = EVAL_BATCH_SIZE
@@ -105,12 +106,6 @@ class MultipleChoiceTask(ChoiceTask):
         files.write_json(folder.file("predict_results.json"), results)
         if labelled:
             print_metrics(results)
-
-    def text_form(self, model: AlbertMultipleChoice) -> TextForm:
-        """See ChoiceForm."""
-        from albert_tf.tasks.multiple_choice.export import ChoiceForm
-
-        return ChoiceForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertMultipleChoice:
         """Builds the encoder and the head that scores options."""

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
-from albert_tf.tasks.squad.data import Question, SquadSpec, read_squad, row_questions, version_of
+from albert_tf.tasks.squad.data import Question, row_questions
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.windows import extract_answers
 
@@ -46,6 +45,11 @@ class FoundAnswer:
 class QuestionAnswerer(FineTunedModel):
     """Answers questions about texts. `train` and `load` create it.
 
+    The data to train and evaluate on are questions: files of `read_squad`, or data with the columns
+    of `row_questions`: question, context, answers. The setting `version` is "1.1", or "2.0", where
+    the context may have no answer; by default 2.0 if a training question has none. For 2.0, an
+    evaluation also finds the threshold. The script is run_squad.py.
+
     Example:
       answerer = QuestionAnswerer.load("runs/squad")
       answerer.answer("Who wrote it?", "It was written by Ada Lovelace in 1843.").text
@@ -61,33 +65,6 @@ class QuestionAnswerer(FineTunedModel):
     @threshold.setter
     def threshold(self, value: float) -> None:
         self.task.use_threshold(value)
-
-    @classmethod
-    def train(
-        cls, model: str, train: Any, eval: Any = None, version: str | None = None, **settings: Any
-    ) -> QuestionAnswerer:
-        """Fine-tunes a pretrained model, with the recipe and the results of run_squad.py.
-
-        As `TextClassifier.train`, except for:
-
-        Args:
-          model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: questions: the path of a file (see `read_squad`), or data in memory with the
-            columns of `row_questions`: question, context, answers. For 2.0, an evaluation also
-            finds the threshold.
-          version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training
-            question has none.
-          **settings: also fields of SquadSpec.
-        """
-        questions = read_squad(train, "train")
-        version = version or version_of(questions)
-        SquadSpec(version)  # There is no recipe for an unknown version.
-        spec = {"version": version}
-        return cls._train(model, f"squad{version}", questions, eval, spec, settings)
-
-    @classmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[Question]:
-        return read_squad(data, name)
 
     def answer(
         self, question: str | Sequence[str], context: str | Sequence[str] | None = None

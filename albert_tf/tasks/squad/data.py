@@ -52,7 +52,8 @@ class SquadSpec(Settings):
     """
 
     version: str = setting(
-        help="Version of SQuAD. 2.0 has unanswerable questions.",
+        help="Version of SQuAD. 2.0 has unanswerable questions. Default: 2.0 if there are such in "
+        "the training data.",
         choices=("1.1", "2.0"),
         needs="do_train",
     )
@@ -123,9 +124,9 @@ class Question:
     problem: str = ""
 
 
-def version_of(questions: Iterable[Question]) -> str:
-    """Returns the version of SQuAD that questions with answers need."""
-    return "2.0" if any(question.is_impossible for question in questions) else "1.1"
+def squad_settings(questions: Iterable[Question]) -> dict[str, str]:
+    """Returns what training questions decide in a SquadSpec: the version that they need."""
+    return {"version": "2.0" if any(question.is_impossible for question in questions) else "1.1"}
 
 
 def read_squad(data: Any, name: str = "") -> list[Question]:

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +34,8 @@ from albert_tf.tasks.squad.data import (
     Question,
     SquadSpec,
     answer_spans,
+    read_squad,
+    squad_settings,
     write_answers,
 )
 from albert_tf.tasks.squad.scoring import score_answers
@@ -41,10 +43,6 @@ from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, ma
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.export.text_form import TextForm
-    from albert_tf.modeling.encoder import AlbertModel
 
 #: The name of the threshold, and of the metric that finds it.
 THRESHOLD = "null_threshold"
@@ -76,6 +74,9 @@ class SquadTask(FineTuningTask):
 
     name = "squad"
     spec_class = SquadSpec
+    form = "albert_tf.tasks.squad.export.AnswerForm"
+    recipe = "squad{version}"
+    read, learned = staticmethod(read_squad), staticmethod(squad_settings)
     prediction_files = FILES
     constant_answers: ClassVar = {"f1": "all_null_f1"}
     left_out: Sequence[str] = ()
@@ -167,12 +168,6 @@ class SquadTask(FineTuningTask):
         """See FineTuningTask; also lists the questions that are left out of the training."""
         super().save_files(folder)
         _write_left_out(folder, "train", self.left_out)
-
-    def text_form(self, model: AlbertModel) -> TextForm:
-        """See AnswerForm."""
-        from albert_tf.tasks.squad.export import AnswerForm
-
-        return AnswerForm(self, model)
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Builds the encoder and the head, which for 2.0 is the one with a beam, if not plain."""

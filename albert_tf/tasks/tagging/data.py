@@ -221,14 +221,14 @@ def _of_text(text: str, given: Any, where: str) -> TaggedText:
     return TaggedText(text, tuple(places), None if given is None else tuple(tags), where)
 
 
-def training_tags(texts: Sequence[TaggedText]) -> tuple[str, ...]:
-    """Returns the sorted tags of the training texts."""
-    return tuple(sorted({tag for text in texts for tag in text.tags or ()}))
+def tag_settings(texts: Sequence[TaggedText]) -> dict[str, tuple[str, ...]]:
+    """Returns what training texts decide in a TaggingSpec: the tags, sorted."""
+    return {"tags": tuple(sorted({tag for text in texts for tag in text.tags or ()}))}
 
 
 def _from_iob1(texts: list[TaggedText]) -> list[TaggedText]:
     """Converts the tags of a data set to IOB2 if they are IOB1; see `tagged_texts`."""
-    spec = TaggingSpec(training_tags(texts))
+    spec = TaggingSpec(**tag_settings(texts))
     converted = []
     for text in texts:
         tags, before = [], ""

@@ -4,18 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, is_list
-from albert_tf.tasks.tagging.data import (
-    Tagged,
-    TaggedText,
-    read_tagged,
-    tagged_texts,
-    training_tags,
-)
+from albert_tf.tasks.tagging.data import Tagged, TaggedText, tagged_texts
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 
@@ -23,30 +16,15 @@ from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 class TextTagger(FineTunedModel):
     """Finds entities in texts, or tags words. `train` and `load` create it.
 
+    The data to train and evaluate on are texts with tags: files of `read_tagged`, or data with the
+    columns of `tagged_texts`: tokens and tags, or text and entities. The script is run_tagger.py.
+
     Example:
       tagger = TextTagger.load("runs/ner")
       tagger.predict(["Ada Lovelace was born in London."])[0].entities
     """
 
     task_class = TaggingTask
-
-    @classmethod
-    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> TextTagger:
-        """Fine-tunes a pretrained model, with the recipe and the results of run_tagger.py.
-
-        As `TextClassifier.train`, except for:
-
-        Args:
-          model: what to start from; see `albert_tf.load_pretrained`.
-          train, eval: texts with tags: the path of a file (see `read_tagged`), or data in memory
-            with the columns of `tagged_texts`: tokens and tags, or text and entities.
-        """
-        texts = read_tagged(train, "train")
-        return cls._train(model, "custom", texts, eval, {"tags": training_tags(texts)}, settings)
-
-    @classmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[TaggedText]:
-        return read_tagged(data, name)
 
     def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Tagged]:
         """Returns the words, tags and entities of each text.

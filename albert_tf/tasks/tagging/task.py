@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -27,15 +27,14 @@ from albert_tf.tasks.tagging.data import (
     TaggedText,
     TaggingSpec,
     entities,
+    read_tagged,
+    tag_settings,
 )
 from albert_tf.tasks.windows import Windows, cut_windows, shows_most
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from albert_tf.export.text_form import TextForm
 
 #: Less than half a unit of any count of words in float32.
 _TINY = 1e-30
@@ -71,6 +70,8 @@ class TaggingTask(FineTuningTask):
 
     name = "tagging"
     spec_class = TaggingSpec
+    form = "albert_tf.tasks.tagging.export.TagForm"
+    read, learned = staticmethod(read_tagged), staticmethod(tag_settings)
     names_of_outputs = "tags"
     best_metric = "f1"
     prediction_files = ("predictions.txt",)
@@ -156,12 +157,6 @@ class TaggingTask(FineTuningTask):
             lines.append("\n")
         files.write_text(path := folder.file(*self.prediction_files), "".join(lines))
         log.info(f"Tags of {len(data.examples):,} texts are in {path}.")
-
-    def text_form(self, model: AlbertTagger) -> TextForm:
-        """See TagForm."""
-        from albert_tf.tasks.tagging.export import TagForm
-
-        return TagForm(self, model)
 
 
 def place_words(pieces: tf.RaggedTensor, spec: TaggingSpec) -> tuple[Windows, tf.Tensor]:

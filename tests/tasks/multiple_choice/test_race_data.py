@@ -69,9 +69,9 @@ def test_data_dir_may_be_the_parent_of_a_folder_race(race, tmp_path):
     ("changes", "message"),
     [
         ({"options": None}, r"3\.txt: 'options' must be a list; the keys are id, article"),
-        ({"article": None}, r"3\.txt, question 1: the context must be a text, not None"),
+        ({"article": None}, r"3\.txt, question 1: the context must be a string, not None"),
         ({"answers": ["A", "B"]}, r"3\.txt: 1 questions have 1 lists of options and 2 answers"),
-        ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a text"),
+        ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a string"),
     ],
 )
 def test_malformed_articles_are_named_by_file_and_question(race, changes, message):
