@@ -25,8 +25,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.example_set import ExampleSet
-    from albert_tf.tasks.fine_tuning_task import FineTuningTask
+    from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
     from albert_tf.training.task import Arrays, Tensors
 
 #: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's

@@ -17,8 +17,7 @@ from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import locate
-from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tuning_task import FineTuningTask
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
 from albert_tf.training.task import Tensors

@@ -1,6 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FineTuningTask: a task that starts from a pretrained model."""
+"""FineTuningTask: a task that starts from a pretrained model, and ExampleSet: its examples.
+
+A ChoiceTask has one label for each example.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.data.length_batches import Sequences, length_buckets
+from albert_tf.data.length_batches import Sequences, length_batches, length_buckets
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, joined
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
 from albert_tf.settings import check_names
-from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import RunConfig
-from albert_tf.training.task import Arrays, Batch, Task, Tensors
+from albert_tf.training.specs import EvalSpec, RunConfig
+from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, without_nan
 from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open_source
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
@@ -42,6 +45,55 @@ if TYPE_CHECKING:
 TASKS: dict[str, type[FineTuningTask]] = {}
 #: Pairs of texts tokenized together.
 _CHUNK = 2048
+
+
+@dataclasses.dataclass(eq=False)
+class ExampleSet:
+    """Examples of a task, and their token sequences.
+
+    Attributes:
+      examples: of the task's own type.
+      source: their token sequences, in the order of the examples; one or several for each.
+      summary: describes them on the terminal.
+      identity: identifies what the examples have besides `source`.
+      name: of the data set, for the terminal and the names of metrics.
+      notes: what happened to some of the examples, such as that sequences are cut.
+    """
+
+    examples: Sequence[Any]
+    source: Sequences
+    summary: str
+    identity: str = ""
+    name: str = ""
+    notes: Sequence[str] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the data, their labels included."""
+        return f"{self.source.fingerprint}-{self.identity}"
+
+    def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
+        """Returns the EvalSpec that evaluates on, or predicts, these examples."""
+        read, batches = self.source.eval_input_fn, self.source.num_batches(batch_size)
+        return EvalSpec(read, every_steps, batches, self.name, self, self.fingerprint)
+
+    def outputs(
+        self, predict: Callable[[Batch], Tensors], batch_size: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order.
+
+        Raises:
+          DivergedError: an output is NaN.
+        """
+        check_not_forked()
+        rows, parts = [], []
+        for batch, length in length_batches(self.source.longest, "predicting", batch_size):
+            rows.append(batch)
+            outputs = predict(self.source.batch(batch, length))
+            parts.append({name: value.numpy() for name, value in outputs.items()})
+        order = np.argsort(np.concatenate(rows))
+        outputs = {k: np.concatenate([part[k] for part in parts])[order] for k in parts[0]}
+        return without_nan(outputs)
 
 
 class FineTuningTask(Task):
@@ -346,3 +398,26 @@ class FineTuningTask(Task):
 def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
     """Returns the output `logits` of a model for a batch."""
     return model(batch, training=training)["logits"]
+
+
+class ChoiceTask(FineTuningTask):
+    """A task whose model gives `logits` [batch, choices]; the batches have `label_ids` [batch]."""
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
+        """Sums the cross-entropy, times `loss_weights` if there are some, and correct choices."""
+        logits, labels = logits_of(model, batch, training), batch["label_ids"]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        if "loss_weights" in batch:
+            losses *= batch["loss_weights"]
+        hits = tf.cast(correct(logits, labels), tf.float32)
+        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
+
+    def predict(self, model: keras.Model, batch: Batch) -> Tensors:
+        """Returns `probabilities` [batch, choices]."""
+        return {"probabilities": tf.nn.softmax(logits_of(model, batch))}
+
+
+def choice_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the mean negative log-likelihood of int labels [n], given probabilities [n, C]."""
+    likelihoods = probabilities[np.arange(len(labels)), labels.astype(np.int64)]
+    return -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()

@@ -16,9 +16,8 @@ from albert_tf.data.length_batches import Sequences
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files, removal
 from albert_tf.io.log import log
-from albert_tf.tasks.example_set import ExampleSet
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.fine_tuning_task import FineTuningTask
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.cluster import barrier, output_lock
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.monitors import print_metrics, write_results

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_tf.tasks.choice_task import choice_loss
+from albert_tf.tasks.fine_tuning_task import choice_loss
 
 
 def classification_metrics(

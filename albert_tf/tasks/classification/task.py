@@ -14,7 +14,6 @@ import tensorflow as tf
 from albert_tf.data.length_batches import Sequences
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.choice_task import ChoiceTask
 from albert_tf.tasks.classification.labels import label_values, loss_weights, own_labels
 from albert_tf.tasks.classification.metrics import (
     best_thresholds,
@@ -23,8 +22,7 @@ from albert_tf.tasks.classification.metrics import (
     regression_metrics,
 )
 from albert_tf.tasks.classification.spec import MEAN, SMALLER_IS_BETTER, ClassificationSpec
-from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tuning_task import logits_of
+from albert_tf.tasks.fine_tuning_task import ChoiceTask, ExampleSet, logits_of
 from albert_tf.tasks.tables import TextExample, write_table
 from albert_tf.tasks.windows import text_windows
 from albert_tf.tokenization.sequences import join_segments

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.embedding.data import EmbeddingExample
-from albert_tf.tasks.example_set import ExampleSet
+from albert_tf.tasks.fine_tuning_task import ExampleSet
 from albert_tf.training.task import Arrays, Tensors
 
 

@@ -22,8 +22,7 @@ from albert_tf.tasks.embedding.data import (
     EmbeddingSpec,
     read_embedding,
 )
-from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tuning_task import FineTuningTask
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder

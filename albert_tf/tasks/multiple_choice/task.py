@@ -14,8 +14,7 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.modeling.classifier import AlbertMultipleChoice
-from albert_tf.tasks.choice_task import ChoiceTask, choice_loss
-from albert_tf.tasks.example_set import ExampleSet
+from albert_tf.tasks.fine_tuning_task import ChoiceTask, ExampleSet, choice_loss
 from albert_tf.tasks.multiple_choice.data import (
     EVAL_BATCH_SIZE,
     RACE_GROUPS,

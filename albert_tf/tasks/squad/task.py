@@ -27,8 +27,7 @@ from albert_tf.modeling.question_answering import (
     top_k,
 )
 from albert_tf.settings import check_number
-from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tuning_task import FineTuningTask
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.tasks.squad.data import (
     FILES,
     Question,

@@ -19,8 +19,7 @@ from albert_tf.io.json_values import joined
 from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertTagger
-from albert_tf.tasks.example_set import ExampleSet
-from albert_tf.tasks.fine_tuning_task import FineTuningTask, logits_of
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask, logits_of
 from albert_tf.tasks.tagging.data import (
     Entity,
     Tagged,
