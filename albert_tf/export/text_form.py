@@ -58,6 +58,7 @@ class TextForm(abc.ABC):
       call: Python code for the card that calls the SavedModel, such as 'tag(["A text."])'.
       samples: by the name of each input, texts for the check, as many of each: strings for an
         input [B], or lists of strings for an input [B, n].
+      columns: the names of the inputs in rows that the task reads.
       takes_ids: whether there are formats of the model without texts: `task.predict` of its ids.
       labels: what the entries of an output stand for; the SavedModel returns them by `labels()`.
     """
@@ -65,6 +66,7 @@ class TextForm(abc.ABC):
     title: ClassVar[str]
     call: ClassVar[str]
     samples: ClassVar[Mapping[str, Sequence[Any]]]
+    columns: ClassVar[Sequence[str]] = ()
     takes_ids: ClassVar[bool] = False
     labels: Sequence[Any] = ()
 
@@ -94,9 +96,10 @@ class TextForm(abc.ABC):
         The parameters have the names of the inputs; later ones may be optional.
         """
 
-    @abc.abstractmethod
-    def example(self, *texts: Any) -> Any:
-        """Returns an example of the task, given one text or list of texts of each input."""
+    def examples(self, *texts: Sequence[Any]) -> Sequence[Any]:
+        """Returns examples of the task, given the texts, or lists of texts, of each input."""
+        rows = [dict(zip(self.columns, row)) for row in zip(*texts)]
+        return self.task.read(rows, "sample")
 
     def found(self, data: ExampleSet, outputs: Arrays) -> Arrays:
         """Returns outputs of the SavedModel, given those of `task.predict` for examples."""
@@ -104,7 +107,7 @@ class TextForm(abc.ABC):
 
     def expected(self, model: AlbertModel, *texts: Sequence[Any]) -> Arrays:
         """Returns outputs to compare with, from the float32 model and the Python tokenizer."""
-        data = self.task.encode([self.example(*row) for row in zip(*texts)], labelled=False)
+        data = self.task.encode(self.examples(*texts), labelled=False)
         return self.found(data, data.outputs(functools.partial(self.task.predict, model)))
 
 

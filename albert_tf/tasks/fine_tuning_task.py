@@ -179,7 +179,7 @@ class FineTuningTask(Task):
         declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
         check_names(settings, declared | {x.name for x in dataclasses.fields(FineTuneConfig)})
         own = {**spec, **{name: settings.pop(name) for name in declared & {*settings}}}
-        longest = FineTuneConfig.max_seq_length
+        longest = settings.get("max_seq_length", FineTuneConfig.max_seq_length)
         cls.spec_class(**{**own, "max_seq_length": longest})  # No recipe is for wrong values.
         recipe = (recipe or cls.recipe).format_map(own)
         run = FineTuneConfig.from_recipe(recipe, config, **settings)

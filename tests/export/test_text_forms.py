@@ -82,7 +82,7 @@ def test_classifiers_of_long_texts(settings, sentencepiece_tokenizer, odd_texts)
     task, rng = make_task(TextClassificationTask, spec, sentencepiece_tokenizer), random.Random(0)
     texts = [" ".join(rng.choices(odd_texts, k=rng.randrange(1, 5))) for _ in range(80)]
     texts, seconds = [*texts[:40], "", "the"], [*texts[40:], "the people", ""]
-    assert task.encode([*map(text_form(task, None).example, texts)], labelled=False).texts.size > 60
+    assert task.encode(text_form(task, None).examples(texts), labelled=False).texts.size > 60
     found = compare(task, {"sentences": texts, "second_sentences": seconds})
     (scores,) = (found[name] for name in ("probabilities", "value") if name in found)
     assert len(scores) == 42 and scores.std(axis=0).min() > 1e-3

@@ -70,9 +70,10 @@ class ClassifierForm(TextForm):
             outputs["label"] = tf.gather(np.array(self.labels), best)
         return outputs
 
-    def example(self, text: str, second: str | None = None) -> TextExample:
+    def examples(self, *texts: Sequence[str]) -> list[TextExample]:
         """See TextForm."""
-        return TextExample("", text, second, None, "")
+        pairs = zip(*texts, [None] * len(texts[0]))
+        return [TextExample("", text, second, None, "") for text, second, *_ in pairs]
 
     def found(self, data: TextSet, outputs: Arrays) -> Arrays:
         """See TextForm."""

@@ -13,7 +13,6 @@ from typing import ClassVar
 import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
-from albert_tf.tasks.embedding.data import EmbeddingExample
 from albert_tf.tasks.fine_tuning_task import ExampleSet
 from albert_tf.training.task import Arrays, Tensors
 
@@ -28,16 +27,13 @@ class EmbeddingForm(TextForm):
     title = "ALBERT sentence vectors"
     call = 'embed(["A text.", "Another one."])["embedding"]'
     samples: ClassVar = {"texts": SENTENCES}
+    columns = ("text",)
     takes_ids = True
 
     def outputs(self, texts: tf.Tensor) -> Tensors:
         """See the class."""
         inputs = pack([self.ids(texts)], self.task.spec.max_seq_length, self.tokenizer)
         return self.found(None, self.predict({k: x[:, None] for k, x in inputs.items()}))
-
-    def example(self, text: str) -> EmbeddingExample:
-        """See TextForm."""
-        return EmbeddingExample((text,), None, "")
 
     def found(self, data: ExampleSet | None, outputs: Arrays | Tensors) -> Arrays | Tensors:
         """See TextForm; also of tensors."""

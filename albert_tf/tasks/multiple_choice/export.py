@@ -13,7 +13,6 @@ from typing import ClassVar
 import tensorflow as tf
 
 from albert_tf.export.text_form import QUESTIONS, SENTENCES, TextForm, keep, pack
-from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.training.task import Tensors
 
 _OPTIONS = ("fox", "the lazy dog", "1,234 readers", "nobody", "London")
@@ -42,6 +41,7 @@ class ChoiceForm(TextForm):
     title = "ALBERT multiple choice"
     call = 'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]'
     samples: ClassVar = {"texts": SENTENCES, "questions": QUESTIONS, "options": [_OPTIONS] * 3}
+    columns = "context", "question", "options"
 
     def outputs(self, texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> Tensors:
         """See the class."""
@@ -55,7 +55,3 @@ class ChoiceForm(TextForm):
         outputs = self.predict({k: tf.reshape(v, shape) for k, v in inputs.items()})
         best = tf.argmax(outputs["probabilities"], axis=-1, output_type=tf.int32)
         return {"answer": tf.gather(options, best, batch_dims=1), "index": best, **outputs}
-
-    def example(self, text: str, question: str, options: list[str]) -> MultipleChoiceExample:
-        """See TextForm."""
-        return MultipleChoiceExample("", text, question, options, None, "", "")

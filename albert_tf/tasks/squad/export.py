@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.text_form import QUESTIONS, SENTENCES, TextForm, keep, pack
-from albert_tf.tasks.squad.data import Question
 from albert_tf.tasks.squad.windows import extract_answers, find_spans
 from albert_tf.tasks.windows import cut_windows
 from albert_tf.tokenization.graph import valid_utf8
@@ -36,6 +35,7 @@ class AnswerForm(TextForm):
     title = "ALBERT question answering"
     call = 'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]'
     samples: ClassVar = {"questions": QUESTIONS, "contexts": SENTENCES}
+    columns = "question", "context"
 
     def outputs(self, questions: tf.Tensor, contexts: tf.Tensor) -> Tensors:
         """See the class."""
@@ -69,10 +69,6 @@ class AnswerForm(TextForm):
             odds = tf.math.unsorted_segment_min(outputs["null_odds"], windows.question, count)
             found |= {"null_odds": odds, "answerable": odds <= self.task.answer_threshold}
         return found
-
-    def example(self, question: str, context: str) -> Question:
-        """See TextForm."""
-        return Question(question, question, context, (), False, "")
 
     def found(self, data: QuestionSet, outputs: Arrays) -> Arrays:
         """See TextForm."""

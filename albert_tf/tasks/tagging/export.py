@@ -13,7 +13,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
-from albert_tf.tasks.tagging.data import Entity, TaggedText, tagged_texts
+from albert_tf.tasks.tagging.data import Entity
 from albert_tf.tasks.tagging.task import TaggedSet, place_words
 from albert_tf.tasks.tagging.words import word_spans
 from albert_tf.tokenization.graph import valid_utf8
@@ -31,6 +31,7 @@ class TagForm(TextForm):
     title = "ALBERT tagger"
     call = 'find(["Ada Lovelace was born in London."])["label"]'
     samples: ClassVar = {"texts": SENTENCES}
+    columns = ("text",)
     takes_ids = True
 
     @property
@@ -73,10 +74,6 @@ class TagForm(TextForm):
         ragged = tf.RaggedTensor.from_value_rowids
         count = tf.size(texts, tf.int64)
         return {name: ragged(x, row, count).to_tensor() for name, x in found.items()}
-
-    def example(self, text: str) -> TaggedText:
-        """See TextForm."""
-        return tagged_texts([("text", {"text": text})])[0]
 
     def found(self, data: TaggedSet, outputs: Arrays) -> Arrays:
         """See TextForm."""
