@@ -27,6 +27,11 @@ class Windows(NamedTuple):
     size: tf.Tensor
     context_start: tf.Tensor
 
+    @property
+    def pieces(self) -> tf.RaggedTensor:
+        """The numbers of each window's pieces, int64 [W, (pieces)]."""
+        return tf.ragged.range(self.first, self.first + self.size)
+
 
 def cut_windows(
     starts: tf.Tensor, lengths: tf.Tensor, query_lengths: tf.Tensor, spec: Any

@@ -32,7 +32,7 @@ def define_functions():
         path = path.relative_to(ROOT)
         if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build", "runs"):
             continue
-        if not re.search(r"script\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
+        if not re.search(r"script\.(run|command)\b", (ROOT / path).read_text("utf-8")):
             continue
         script = importlib.import_module(".".join(path.with_suffix("").parts))
         if hasattr(script, "define_flags"):

@@ -7,6 +7,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.fine_tune_config import FineTuneConfig, load_recipe
 from albert_tf.tasks.flags import define_finetuning_flags, run_settings
+from albert_tf.tasks.tagging.data import TaggingSpec
 from tests.support.script_flags import parsed_flags
 
 RECIPE = {
@@ -22,7 +23,7 @@ def parsed(monkeypatch):
         module = "albert_tf.tasks.fine_tune_config"
         monkeypatch.setattr(f"{module}.load_recipe", lambda name, model: recipe)
         with parsed_flags(
-            lambda: define_finetuning_flags("Examples"),
+            lambda: define_finetuning_flags("Examples", TaggingSpec),
             "--output_dir=runs/x",
             "--do_train",
             *arguments,

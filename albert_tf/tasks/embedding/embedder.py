@@ -12,7 +12,7 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.settings import check_integer
 from albert_tf.tasks.embedding.data import EmbeddingExample
-from albert_tf.tasks.embedding.task import EmbeddingTask
+from albert_tf.tasks.embedding.task import EmbeddingTask, unit
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
 
@@ -58,7 +58,7 @@ class TextEmbedder(FineTunedModel):
 
     def index(self, texts: Sequence[str]) -> None:
         """Embeds the texts that `search` compares with its queries, in place of earlier ones."""
-        self._texts, self._index = checked_texts(texts), _unit(self.embed(texts))
+        self._texts, self._index = checked_texts(texts), unit(self.embed(texts))
 
     def search(self, queries: str | Sequence[str], top_k: int = 10) -> list[Hit] | list[list[Hit]]:
         """Returns the texts of the index that are most similar to a query, the best first.
@@ -75,11 +75,7 @@ class TextEmbedder(FineTunedModel):
         single = isinstance(queries, (str, bytes))
         queries = [checked_text(queries, "The query")] if single else checked_texts(queries)
         found = []
-        for row in _unit(self.embed(queries)) @ self._index.T:
+        for row in unit(self.embed(queries)) @ self._index.T:
             best = np.argsort(-row, kind="stable")[:top_k]
             found.append([Hit(self._texts[i], float(row[i]), int(i)) for i in best])
         return found[0] if single else found
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)

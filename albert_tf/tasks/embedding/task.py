@@ -34,7 +34,11 @@ _COLLAPSED = 0.9
 _TOP = 10
 #: Queries compared at a time.
 _CHUNK = 1024
-_TINY = 1e-30
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors of length 1, [..., H]; one of length 0 stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
 
 
 class EmbeddingTask(JointTask, FineTuningTask):
@@ -130,8 +134,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
         among the distinct second texts. Of both and of texts: `mean_cosine`, that of unrelated
         texts, which is near 1 if the vectors have collapsed.
         """
-        vectors, rows = outputs["embedding"], examples.examples
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _TINY)
+        vectors, rows = unit(outputs["embedding"]), examples.examples
         first, last = vectors[:, 0], vectors[:, min(1, vectors.shape[1] - 1)]
         found = {}
         if rows[0].score is not None:

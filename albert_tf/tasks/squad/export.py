@@ -43,8 +43,7 @@ class AnswerForm(TextForm):
         queries = keep(self.ids(questions), spec.max_query_length)
         ids, starts, ends = self.graph.encode_with_offsets(contexts)
         windows = cut_windows(ids.row_starts(), ids.row_lengths(), queries.row_lengths(), spec)
-        pieces = tf.ragged.range(windows.first, windows.first + windows.size)
-        segments = [tf.gather(queries, windows.question), tf.gather(ids.values, pieces)]
+        segments = [tf.gather(queries, windows.question), tf.gather(ids.values, windows.pieces)]
         outputs = self.predict(pack(segments, spec.max_seq_length, self.tokenizer))
         number = tf.range(tf.size(windows.size, tf.int64))
         spans = find_spans(windows, number, outputs, ends.values > starts.values, spec)

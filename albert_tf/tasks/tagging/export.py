@@ -49,8 +49,7 @@ class TagForm(TextForm):
         unknown = tf.RaggedTensor.from_row_lengths(unknown, is_empty)
         pieces = words.with_values(tf.concat([pieces, unknown], axis=1))
         windows, places = place_words(pieces, spec)
-        shown = tf.ragged.range(windows.first, windows.first + windows.size)
-        ids = tf.gather(pieces.flat_values, shown)
+        ids = tf.gather(pieces.flat_values, windows.pieces)
         outputs = self.predict(pack([ids], spec.max_seq_length, self.tokenizer))
         tags, scores = (tf.gather_nd(outputs[name], places) for name in ("tags", "scores"))
         # As albert_tf.tasks.tagging.data.entities.

@@ -172,8 +172,7 @@ def place_words(pieces: tf.RaggedTensor, spec: TaggingSpec) -> tuple[Windows, tf
     lengths = ids.row_lengths()
     # As those of contexts with questions; without one, there is no [SEP] after it.
     windows = cut_windows(ids.row_starts(), lengths, -tf.ones_like(lengths), spec)
-    shown = tf.ragged.range(windows.first, windows.first + windows.size)
-    row, piece = shown.value_rowids(), shown.values
+    row, piece = windows.pieces.value_rowids(), windows.pieces.values
     is_first = tf.ragged.range(pieces.values.row_lengths()).values == 0
     chosen = tf.gather(is_first, piece) & shows_most(windows, row, piece[:, None])[:, 0]
     # In the order of the words: the later a piece, the later the window that shows it best.
