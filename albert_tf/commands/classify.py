@@ -77,14 +77,14 @@ def _shown(predicted: Any) -> tuple[dict[str, Any], list[str]]:
 
 def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
     """Returns pairs of texts, from two arguments or one line each."""
-    if given and len(texts) % 2:
+    if not given:
+        for number, line in enumerate(texts, start=1):
+            if line.count("\t") != 1:
+                raise AlbertError(
+                    f"The model takes pairs of texts, but line {number}, {short_repr(line)}, is "
+                    "not two texts with a tab between them."
+                )
+        texts = "\t".join(texts).split("\t")
+    if len(texts) % 2:
         raise AlbertError("The model takes pairs of texts; give an even number of them.")
-    if given:
-        return list(zip(texts[::2], texts[1::2]))
-    for number, line in enumerate(texts, start=1):
-        if line.count("\t") != 1:
-            raise AlbertError(
-                f"The model takes pairs of texts, but line {number}, {short_repr(line)}, is not "
-                "two texts with a tab between them."
-            )
-    return [tuple(line.split("\t")) for line in texts]
+    return list(zip(texts[::2], texts[1::2]))

@@ -174,34 +174,33 @@ def _fine_tune_seeds(
     Of equal values, that with the lower loss is better. A run that diverges has the value null, and
     the others continue. A resumed run neither trains nor evaluates the finished seeds again.
     """
-    values: dict[str, float | None] = {}
-    losses: dict[str, float] = {}
-    for name, own in _seeds(config).items():
-        log.info(f"Seed {own.seed} ({len(values) + 1} of {config.num_seeds}):")
-        estimator, values[name] = Estimator(task, own), None
+    runs = _seeds(config)
+    values: dict[str, float | None] = dict.fromkeys(runs)
+    scores, sign = {}, 1 if task.best_metric_larger_is_better else -1
+    for number, (name, own) in enumerate(runs.items(), start=1):
+        log.info(f"Seed {own.seed} ({number} of {config.num_seeds}):")
+        estimator = Estimator(task, own)
         try:
             train_spec = TrainSpec.of(source.reseeded(own.seed), max_steps)
-            value, losses[name] = _train_seed(estimator, train_spec, eval_spec)
+            value, loss = _train_seed(estimator, train_spec, eval_spec)
             if math.isfinite(value):
-                values[name] = value
+                values[name], scores[name] = value, (sign * value, -loss)
                 log.info(f"Seed {own.seed}: {task.best_metric} {value:.4f}")
         except DivergedError as error:
             log.info(error)
-    finite = {name: value for name, value in values.items() if value is not None}
-    if not finite:
+    if not scores:
         raise DivergedError(f"The training of all {len(values)} seeds has diverged, see above.")
-    sign = 1 if task.best_metric_larger_is_better else -1
-    best = max(finite, key=lambda name: (sign * finite[name], -losses[name]))
+    best = max(scores, key=scores.get)
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         owner = removal.owner_id("seeds", os.path.abspath(config.output_dir))
         with removal.own_temporaries(owner, config.output_dir):
             files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
     barrier(estimator.strategy)  # All processes read the file next.
-    found = sorted(finite.values())
+    found = sorted(values[name] for name in scores)
     log.info(
         f"{task.best_metric} of {len(found)} seeds: median {statistics.median(found):.4f}, best "
-        f"{finite[best]:.4f} ({best}), spread {found[0]:.4f} to {found[-1]:.4f}."
+        f"{values[best]:.4f} ({best}), spread {found[0]:.4f} to {found[-1]:.4f}."
     )
 
 
