@@ -17,11 +17,7 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.embedder import AlbertEmbedder
 from albert_tf.modeling.encoder import INPUTS
 from albert_tf.modeling.layers import dimension
-from albert_tf.tasks.embedding.data import (
-    EmbeddingExample,
-    EmbeddingSpec,
-    read_embedding,
-)
+from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read_embedding
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
