@@ -46,26 +46,23 @@ def define_flags() -> None:
 
 
 @script.command(define_flags, "MODEL", "[TEXT…]")
-def main(model: str, *given: str) -> None:
+def main(path: str, *given: str) -> None:
     """Runs the command."""
-    texts = input_lines(given)
-    if not FLAGS.output_file:
-        for text, vector in zip(texts, _vectors(model, texts)):
+    texts, output = input_lines(given), FLAGS.output_file
+    if output and not output.endswith(".npy"):
+        raise AlbertError(f"The name {output} must end in .npy; this format is written.")
+    if find_task(model_folder(locate(path))).get("task") == "embedding":
+        model = albert_tf.TextEmbedder.load(trained_folder(path))
+    else:
+        model = open_pretrained(path)
+    if not output:
+        for text, vector in zip(texts, model.embed(texts)):
             # The shortest number with the same float32 value.
             print_json({"text": text, "vector": [float(str(number)) for number in vector]})
         return
-    if not FLAGS.output_file.endswith(".npy"):
-        raise AlbertError(f"The name {FLAGS.output_file} must end in .npy; this format is written.")
     inputs = [FLAGS.input_file] if FLAGS.input_file else []
-    with files.new_file(FLAGS.output_file, inputs, FLAGS.overwrite) as path:
-        vectors = _vectors(model, texts)
-        with files.gfile().GFile(path, "wb") as file:
+    with files.new_file(output, inputs, FLAGS.overwrite) as temporary:
+        vectors = model.embed(texts)
+        with files.gfile().GFile(temporary, "wb") as file:
             np.save(file, vectors)
-    print(f"{FLAGS.output_file}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")
-
-
-def _vectors(model: str, texts: list[str]) -> np.ndarray:
-    """Embeds texts with a model that was trained for it, or else with a pretrained one."""
-    if find_task(model_folder(locate(model))).get("task") == "embedding":
-        return albert_tf.TextEmbedder.load(trained_folder(model)).embed(texts)
-    return open_pretrained(model).embed(texts)
+    print(f"{output}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")

@@ -27,16 +27,6 @@ from albert_tf.tasks.tables import find_predictions, read_predictions, write_pre
 FLAGS = flags.FLAGS
 
 
-def _average_tables(paths: Sequence[str], output: str) -> None:
-    """Writes the mean of predictions.tsv files, which must have the same examples and labels."""
-    tables = [read_predictions(path) for path in paths]
-    columns, labels, _ = tables[0]
-    for path, table in zip(paths, tables):
-        if (table.columns, table.labels) != (columns, labels):
-            raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
-    write_predictions(output, columns, np.mean([table.values for table in tables], axis=0), labels)
-
-
 def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) -> list[str]:
     """Writes the mean of all predictions of some runs.
 
@@ -70,7 +60,13 @@ def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) 
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
         paths = [os.path.join(folder, name) for folder in run_dirs]
-        _average_tables(paths, os.path.join(output_dir, name))
+        tables = [read_predictions(path) for path in paths]
+        columns, labels, _ = tables[0]
+        for path, table in zip(paths, tables):
+            if (table.columns, table.labels) != (columns, labels):
+                raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
+        mean = np.mean([table.values for table in tables], axis=0)
+        write_predictions(os.path.join(output_dir, name), columns, mean, labels)
     return names
 
 
