@@ -99,8 +99,8 @@ def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:
         for names in (_FIRST, _SECOND, _NEGATIVE)
     ]
     texts = tuple(text for text in found if text is not None)
-    if found[0] is None or (found[2] is not None and found[1] is None):
-        lacking = _SECOND if found[0] is not None else _FIRST
+    if not texts or None in found[: len(texts)]:
+        lacking = (_FIRST, _SECOND)[found.index(None)]
         raise AlbertError(
             f"{where}: there is no column {lacking[0]!r} ({', '.join(lacking[1:])}); there are "
             f"{joined(row)}."
