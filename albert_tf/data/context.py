@@ -1,15 +1,31 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Input functions, and the context they are called with."""
+"""Input functions, the context they are called with, and what their errors mean."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from albert_tf.errors import StoppedError
+from albert_tf.io import storage
 
 if TYPE_CHECKING:
     import tensorflow as tf
+    from typing_extensions import Self
+
+#: Errors of the input pipeline, which reach a step through the iterator: TensorFlow lists it among
+#: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"), unless it quotes a record with a
+#: zero byte. A suffix as in "[[IteratorGetNext/_4]]" marks a transfer between devices, which fails
+#: with any error. And ids and labels that the model does not have, as a CPU reports them.
+_INPUT_ERROR = re.compile(
+    r"IteratorGetNext\w*(\}\})?\]|Could not parse example input"
+    r"|indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,3 +88,77 @@ class FileInput:
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.with_options(options)
+
+
+class DataSource:
+    """Data for training and evaluation.
+
+    Attributes:
+      num_examples: their number.
+      seed: of the training order.
+      fingerprint: identifies the data and the batches that they make, except for the seed.
+      description: describes the data, as JSON values.
+
+    Subclasses have the input functions `_training` and `_evaluation`.
+    """
+
+    num_examples: int
+    seed: int
+    fingerprint: str
+    description: Mapping[str, Any]
+    _training: InputFn
+    _evaluation: InputFn
+
+    @property
+    def train_input_fn(self) -> FileInput:
+        """Yields training batches from `context.start_step` on; see InputFn."""
+        return FileInput(self._training, self.check)
+
+    @property
+    def eval_input_fn(self) -> FileInput:
+        """Yields every example once; see InputFn."""
+        return FileInput(self._evaluation, self.check)
+
+    def num_batches(self, batch_size: int) -> int:
+        """Number of batches that `eval_input_fn` yields."""
+        return -(-self.num_examples // batch_size)
+
+    def reseeded(self, seed: int) -> Self:
+        """Returns the same data in another training order."""
+        other = copy.copy(self)
+        other.seed = seed
+        return other
+
+    def check(self) -> None:
+        """Reads all data to find out why a run failed; see FileInput."""
+
+
+@contextlib.contextmanager
+def data_errors(input_fn: InputFn) -> Iterator[None]:
+    """Calls `input_fn.check`, if there is one, after an error of the data, to name the fault.
+
+    Raises:
+      StoppedError: the data cannot be read for now.
+      AlbertError: as raised by `check`. Other errors pass.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    # If TensorFlow quotes a record that is no example, the message is not UTF-8.
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        if isinstance(error, tf.errors.OpError):
+            message = str(error)
+            if not _INPUT_ERROR.search(message):
+                raise
+            if reason := storage.system_message(message):
+                line = next(line for line in message.splitlines() if reason in line)
+                raise StoppedError(
+                    f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, "
+                    "and run the same command again."
+                ) from error
+            # Another one is, for example, of a worker that is lost.
+            if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
+                raise
+        getattr(input_fn, "check", lambda: None)()
+        raise

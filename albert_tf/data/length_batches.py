@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.context import FileInput, InputContext
+from albert_tf.data.context import DataSource, InputContext
 from albert_tf.io.progress import Progress
 from albert_tf.settings import check_integer
 
@@ -82,7 +81,7 @@ def length_batches(
             progress.update(len(rows))
 
 
-class Sequences:
+class Sequences(DataSource):
     """The token sequences of n examples, without padding, and other numbers of each example.
 
     A batch has `input_word_ids`, `input_mask` and `input_type_ids`, int32 [batch, length], or with
@@ -128,6 +127,7 @@ class Sequences:
         for array in (bounds, first, *columns.values()):
             digest.update(np.ascontiguousarray(array))
         self._digest = digest.hexdigest()
+        self.description = {"examples": self.num_examples, "mean_length": self.mean_length}
         self.lengths, self.seed = length_buckets(int(self.longest.max())), 0
         self._pads = dict.fromkeys(tokens, NO_NUMBER) | {"input_word_ids": pad_id}
         arrays = {"tokens": tokens, "columns": columns, "bounds": bounds, "first": first}
@@ -148,10 +148,6 @@ class Sequences:
         """Identifies the data and the batches that they make, except for the seed."""
         return "-".join([self._digest, *map(str, self.lengths)])
 
-    def num_batches(self, batch_size: int) -> int:
-        """Number of batches that `eval_input_fn` yields."""
-        return -(-self.num_examples // batch_size)
-
     def batch(self, examples: Sequence[int], length: int) -> dict[str, tf.Tensor]:
         """Returns a batch of examples, int [batch], padded to a length."""
         # In one call: single operations would take longer than a small model.
@@ -159,33 +155,13 @@ class Sequences:
             examples, length = tf.constant(examples, tf.int64), tf.constant(length, tf.int64)
             return _batch_function(self._tensors(), examples, length, self._pads, self._group)
 
-    @property
-    def train_input_fn(self) -> FileInput:
-        """Yields training batches from `context.start_step` on; see context.InputFn.
+    def _training(self, context: InputContext) -> tf.data.Dataset:
+        """Yields training batches.
 
         Each epoch has its own random order, a function of (seed, epoch). Chunks of CHUNK_BATCHES
         batches are sorted by length and cut into batches, whose order is a function of (seed,
         chunk). So a reader can start at any step.
         """
-        return FileInput(self._training)
-
-    @property
-    def eval_input_fn(self) -> FileInput:
-        """Yields every example once, in batches of similar lengths; see context.InputFn."""
-        return FileInput(self._evaluation)
-
-    def reseeded(self, seed: int) -> Sequences:
-        """Returns the same data in another training order."""
-        other = copy.copy(self)
-        other.seed = seed
-        return other
-
-    @property
-    def description(self) -> dict[str, object]:
-        """Describes the data, as JSON values."""
-        return {"examples": self.num_examples, "mean_length": self.mean_length}
-
-    def _training(self, context: InputContext) -> tf.data.Dataset:
         shuffle = tf.random.experimental.stateless_shuffle
         keys = [tf.constant([self.seed, purpose], tf.int64) for purpose in range(2)]
         first_chunk, batches_before = divmod(context.start_step, CHUNK_BATCHES)
@@ -209,6 +185,7 @@ class Sequences:
         return self._padded(dataset, context)
 
     def _evaluation(self, context: InputContext) -> tf.data.Dataset:
+        """Yields every example once, in batches of similar lengths."""
         numbers = np.arange(self.num_batches(context.batch_size) * context.batch_size)
         numbers[self.num_examples :] = -1
         cut = self._by_length(tf.constant(numbers, tf.int64), context.batch_size)

@@ -11,7 +11,6 @@ position in the stream (training) or among the records (evaluation).
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from collections.abc import Callable
@@ -21,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.context import FileInput, InputContext
+from albert_tf.data.context import DataSource, InputContext
 from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.data.masking import Masking
-from albert_tf.data.record_errors import check_shard
+from albert_tf.data.record_files import check_shard, describe_shard
 from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
@@ -36,7 +35,7 @@ _MASKED_TOGETHER = 1024
 
 
 @dataclasses.dataclass(eq=False)
-class RecordSource:
+class RecordSource(DataSource):
     """TFRecord shards as training and evaluation input.
 
     Attributes:
@@ -65,7 +64,7 @@ class RecordSource:
         """Finds the manifest and checks the shards."""
         manifest = find_manifest(self.files)
         if manifest is None:
-            shards = [records.describe_shard(path) for path in self.files]
+            shards = [describe_shard(path) for path in self.files]
             manifest = Manifest("", self.features, shards, {}, {}, {})
         else:
             for path, shard in zip(self.files, manifest.shards):
@@ -78,12 +77,6 @@ class RecordSource:
         self.fingerprint = manifest.fingerprint()
         if self.masking:
             self.fingerprint += f"-{self.masking.fingerprint}"
-
-    def reseeded(self, seed: int) -> RecordSource:
-        """Returns the same data in another training order."""
-        other = copy.copy(self)
-        other.seed = seed
-        return other
 
     def check(self) -> None:
         """Reads all records to find out why a run failed.
@@ -114,21 +107,7 @@ class RecordSource:
             "statistics": dict(self.manifest.statistics),
         }
 
-    @property
-    def train_input_fn(self) -> FileInput:
-        """Yields training batches from `context.start_step` on; see context.InputFn."""
-        return FileInput(self._training_batches, self.check)
-
-    @property
-    def eval_input_fn(self) -> FileInput:
-        """Yields every record once; see context.InputFn."""
-        return FileInput(self._evaluation_batches, self.check)
-
-    def num_batches(self, batch_size: int) -> int:
-        """Number of batches that `eval_input_fn` yields."""
-        return -(-self.num_examples // batch_size)
-
-    def _training_batches(self, context: InputContext) -> tf.data.Dataset:
+    def _training(self, context: InputContext) -> tf.data.Dataset:
         order = TrainingOrder(self.blocks, context.batch_size, self.seed)
         dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
@@ -150,7 +129,7 @@ class RecordSource:
         dataset = dataset.map(mask, num_parallel_calls=tf.data.AUTOTUNE)
         return dataset.unbatch().prefetch(tf.data.AUTOTUNE)
 
-    def _evaluation_batches(self, context: InputContext) -> tf.data.Dataset:
+    def _evaluation(self, context: InputContext) -> tf.data.Dataset:
         size, own = context.batch_size, context.row_slice
 
         def parse(number: tf.Tensor, chosen: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Record layouts; encodes, writes, reads and parses records.
+"""Record layouts; encodes, writes and parses records.
 
 A record is an uncompressed ``tf.train.Example`` in a TFRecord file, laid out as the TF1 release
 lays them out (google-research/albert create_pretraining_data.write_instance_to_example_files).
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from albert_tf.data.example_encoding import encode_feature, join_features
-from albert_tf.data.framing import FRAME_BYTES, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, short_repr
@@ -26,6 +25,8 @@ from albert_tf.io.json_values import from_json, short_repr
 if TYPE_CHECKING:
     import tensorflow as tf
 
+#: What framing adds to each record in a file.
+FRAME_BYTES = 16
 #: Records of a block, the unit in which training reads shards.
 BLOCK_EXAMPLES = 1024
 #: More numbers than any feature has; keeps a damaged layout from asking for all memory.
@@ -202,31 +203,6 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
     return to_model_names(columns)
 
 
-def infer_features(path: str) -> dict[str, FeatureSpec]:
-    """Infers the layout of masked records from the first one, for a shard without a manifest.
-
-    Raises:
-      AlbertError: the shard is missing, empty or damaged, or holds other records.
-    """
-    import tensorflow as tf
-    from google.protobuf.message import DecodeError
-
-    try:
-        example = tf.train.Example.FromString(next(read_examples(path)))
-    except StopIteration:
-        raise AlbertError(f"The record file {path} holds no examples.") from None
-    except DecodeError:
-        example = tf.train.Example()
-    names = "input_ids", "masked_lm_positions"
-    lengths = [len(example.features.feature[name].int64_list.value) for name in names]
-    if not all(lengths):
-        raise AlbertError(
-            f"{path} does not contain masked pretraining records; build them with "
-            "data_prep/create_pretraining_data.py. Compact ones need their manifest.json."
-        )
-    return pretraining_features(*lengths)
-
-
 def encode_examples(
     columns: Mapping[str, np.ndarray | Sequence[np.ndarray]], features: Features
 ) -> list[bytes]:
@@ -265,7 +241,7 @@ def write_shard(path: str, *passes: Iterable[bytes]) -> ShardInfo:
                     text_pass = blocks[-1].text_pass + 1 if blocks else 0
                     examples = iter(examples)
                     while block := list(itertools.islice(examples, BLOCK_EXAMPLES)):
-                        blocks.append(_describe_block(text_pass, block))
+                        blocks.append(describe_block(text_pass, block))
                         for example in block:
                             writer.write(example)
             digest = files.sha256(temporary)
@@ -274,18 +250,7 @@ def write_shard(path: str, *passes: Iterable[bytes]) -> ShardInfo:
     return ShardInfo(os.path.basename(path), digest, tuple(blocks))
 
 
-def describe_shard(path: str) -> ShardInfo:
-    """Reads a TFRecord file of any program and describes it, as one pass.
-
-    Raises:
-      AlbertError: see `read_examples`.
-    """
-    examples, blocks = read_examples(path), []
-    while block := list(itertools.islice(examples, BLOCK_EXAMPLES)):
-        blocks.append(_describe_block(0, block))
-    return ShardInfo(os.path.basename(path), files.sha256(path), tuple(blocks))
-
-
-def _describe_block(text_pass: int, examples: list[bytes]) -> Block:
+def describe_block(text_pass: int, examples: list[bytes]) -> Block:
+    """Returns the block of these serialized examples."""
     size = sum(len(example) + FRAME_BYTES for example in examples)
     return Block(text_pass, len(examples), size)

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.framing import check_lengths, read_consecutive
+from albert_tf.data.record_files import check_lengths, read_consecutive
 
 #: Blocks whose records are shuffled together, over all readers. 16,384 records of length 512 take
 #: about 50 MB, twice, as the next buffers are read ahead.

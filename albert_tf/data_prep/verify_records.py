@@ -24,7 +24,6 @@ from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_manifest, find_shards
-from albert_tf.data.record_errors import check_shard
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
@@ -55,6 +54,8 @@ def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFil
       AlbertError: a file is missing, a manifest does not match the files, the tokenizer is not that
         of the manifest, or files without a manifest hold other records than masked ones.
     """
+    from albert_tf.data.record_files import infer_features  # Imports TensorFlow.
+
     folders: dict[str, list[str]] = {}
     for path in find_shards(patterns):
         folders.setdefault(os.path.dirname(path), []).append(path)
@@ -68,7 +69,7 @@ def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFil
             raise AlbertError(
                 f"{path} is not the vocabulary of these records; give the one they were built with."
             )
-        features = manifest.features if manifest else records.infer_features(paths[0])
+        features = manifest.features if manifest else infer_features(paths[0])
         found.append(RecordFiles(paths, features, manifest, tokenizer))
     return found
 
@@ -97,6 +98,8 @@ def define_flags() -> None:
 
 def verify(folders: Sequence[RecordFiles]) -> int:
     """Checks all shards, prints a line for each and returns the number of faulty ones."""
+    from albert_tf.data.record_files import check_shard
+
     paths = [path for folder in folders for path in folder.paths]
     faulty = total = 0
     with Progress("verifying", total_bytes(paths)) as progress:
@@ -134,10 +137,12 @@ def as_text(folders: Sequence[RecordFiles]) -> Iterator[str]:
     """
     import tensorflow as tf
 
+    from albert_tf.data.record_files import read_examples
+
     for folder in folders:
         if not folder.tokenizer:
             raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")
-        for example in chain.from_iterable(map(records.read_examples, folder.paths)):
+        for example in chain.from_iterable(map(read_examples, folder.paths)):
             parsed = records.parse_columns(tf.constant([example]), folder.features)
             columns = {name: value.numpy()[0] for name, value in parsed.items()}
             yield format_record(columns, folder.tokenizer)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.context import InputContext, InputFn
-from albert_tf.data.record_errors import data_errors
+from albert_tf.data.context import InputContext, InputFn, data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.record_errors import data_errors
+from albert_tf.data.context import data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io import removal
 from albert_tf.io.log import log

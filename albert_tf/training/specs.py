@@ -7,17 +7,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from albert_tf.data.context import InputFn
+from albert_tf.data.context import DataSource, InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import NAMES
 from albert_tf.settings import ABOVE_0, Settings, check_integer, setting
-
-if TYPE_CHECKING:
-    from albert_tf.data.pipeline import RecordSource
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 AUTO = "auto"
@@ -53,8 +50,8 @@ class TrainSpec:
         check_integer("`max_steps`", self.max_steps)
 
     @classmethod
-    def of(cls, source: RecordSource, max_steps: int) -> TrainSpec:
-        """Returns the spec that trains on these records up to a global step."""
+    def of(cls, source: DataSource, max_steps: int) -> TrainSpec:
+        """Returns the spec that trains on this data up to a global step."""
         return cls(source.train_input_fn, max_steps, source.fingerprint, source.description)
 
 

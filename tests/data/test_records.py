@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
-from albert_tf.data.framing import FRAME_BYTES
+from albert_tf.data import record_files, records
+from albert_tf.data.records import FRAME_BYTES
 from albert_tf.errors import AlbertError
 from tests.support.numbered_records import small_blocks
 
@@ -75,9 +75,9 @@ def test_the_encoding_does_not_depend_on_the_integer_type(dtype):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_records_of_the_tf1_release_parse(name):
     features = records.pretraining_features(*LAYOUTS[name])
-    serialized = list(records.read_examples(str(GOLDEN / name)))
+    serialized = list(record_files.read_examples(str(GOLDEN / name)))
     assert len(serialized) == 40
-    assert records.infer_features(str(GOLDEN / name)) == features
+    assert record_files.infer_features(str(GOLDEN / name)) == features
     batch = records.parse_batch(tf.constant(serialized), features)
     assert set(batch) == {"input_word_ids", "input_type_ids", *features} - {
         "input_ids", "segment_ids",
@@ -98,7 +98,7 @@ def test_records_of_the_tf1_release_parse(name):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_our_encoding_of_the_releases_records_is_the_same_message(name):
     features = records.pretraining_features(*LAYOUTS[name])
-    serialized = list(records.read_examples(str(GOLDEN / name)))
+    serialized = list(record_files.read_examples(str(GOLDEN / name)))
     columns = records.parse_columns(tf.constant(serialized), features)
     encoded = records.encode_examples({k: v.numpy() for k, v in columns.items()}, features)
     messages, originals = (map(tf.train.Example.FromString, x) for x in (encoded, serialized))
@@ -112,14 +112,14 @@ def test_a_shard_is_described_as_it_lies_on_disk(tmp_path, examples):
     digest, blocks = hashlib.sha256(data).hexdigest(), (records.Block(0, 5, len(data)),)
     assert info == records.ShardInfo("a.tfrecord", digest, blocks)
     assert (info.examples, info.bytes) == (5, len(data))
-    assert list(records.read_examples(str(path))) == examples
+    assert list(record_files.read_examples(str(path))) == examples
 
 
 def test_blocks_are_consecutive_records_of_a_pass(tmp_path, examples):
     path = str(tmp_path / "a.tfrecord")
     with small_blocks(2, 1):
         info = records.write_shard(path, iter(examples[:3]), [], examples[3:])
-        whole = records.describe_shard(path)
+        whole = record_files.describe_shard(path)
     offsets = np.cumsum([0, *(len(example) + FRAME_BYTES for example in examples)]).tolist()
 
     def blocks(shard):

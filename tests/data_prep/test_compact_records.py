@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
+from albert_tf.data.records import FRAME_BYTES
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.data_prep.verify_records import as_text, find_records, verify
 from albert_tf.errors import AlbertError

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from albert_tf.data.framing import FRAME_BYTES, read_examples
+from albert_tf.data.record_files import read_examples
+from albert_tf.data.records import FRAME_BYTES
 from albert_tf.data_prep import pretraining_build
 from albert_tf.data_prep.local_runner import LocalRunner
 from albert_tf.data_prep.pretraining_options import PretrainingOptions

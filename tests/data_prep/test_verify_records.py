@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
+from albert_tf.data.records import FRAME_BYTES
 from albert_tf.data_prep.verify_records import as_text, find_records, format_record, verify
 from albert_tf.errors import AlbertError
 from tests.support.builders import vocabulary, write_tokenizer, write_vocabulary

@@ -21,11 +21,10 @@ import sentencepiece as spm
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records, training_order
-from albert_tf.data.context import InputContext
+from albert_tf.data import record_files, records, training_order
+from albert_tf.data.context import InputContext, data_errors
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.record_errors import data_errors
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.io.text_files import read_lines
@@ -146,7 +145,7 @@ def _payload(kind: str, folder: Path) -> Path:
     """A serialized example; the shard around it has the right checksums."""
     shard = _records(kind, True, folder)
     path = folder / "example"
-    path.write_bytes(next(records.read_examples(str(shard))))
+    path.write_bytes(next(record_files.read_examples(str(shard))))
     return path
 
 

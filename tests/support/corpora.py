@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import record_files, records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data_prep.local_runner import LocalRunner
 from albert_tf.data_prep.pretraining_build import build_pretraining_data
@@ -80,7 +80,7 @@ def digests(folder: str | Path) -> dict[str, str]:
 def read_columns(folder: str | Path) -> dict[str, np.ndarray]:
     """Returns all records of a folder, [records, *shape] by feature."""
     (found,) = find_records(str(folder))
-    examples = [e for path in found.paths for e in records.read_examples(path)]
+    examples = [e for path in found.paths for e in record_files.read_examples(path)]
     parsed = records.parse_columns(tf.constant(examples), found.features)
     return {name: value.numpy() for name, value in parsed.items()}
 

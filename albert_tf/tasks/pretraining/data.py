@@ -14,6 +14,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest, find_shards
 from albert_tf.data.masking import MASKING_OPTIONS, Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.record_files import infer_features
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
@@ -55,7 +56,7 @@ def open_records(
     paths = find_shards(patterns)
     paths = sorted(paths) if held_out else paths
     manifest = find_manifest(paths)
-    features = manifest.features if manifest else records.infer_features(paths[0])
+    features = manifest.features if manifest else infer_features(paths[0])
     if manifest is not None:
         vocab_size = manifest.tokenizer_value("vocab_size", int)
         if not config.has_rows_of(vocab_size):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import AlbertError, Estimator, EvalSpec, RunConfig, TrainSpec
-from albert_tf.data import records
+from albert_tf.data import record_files, records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import StoppedError
 from albert_tf.keras2 import keras
@@ -87,14 +87,14 @@ def flip(path, number):
 
 def empty(path, number):
     """Removes the features of one of ten records, with a valid checksum."""
-    examples = list(records.read_examples(str(path)))
+    examples = list(record_files.read_examples(str(path)))
     examples[number] = bytes(len(examples[number]))
     records.write_shard(str(path), examples)
 
 
 def rename(path, number):
     """Renames a feature of one of ten records to a name that is not UTF-8."""
-    examples = list(records.read_examples(str(path)))
+    examples = list(record_files.read_examples(str(path)))
     examples[number] = examples[number].replace(b"labels", b"\xff\xfeabel")
     records.write_shard(str(path), examples)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import framing
-from albert_tf.data.framing import FRAME_BYTES, read_examples
+from albert_tf.data import record_files
+from albert_tf.data.record_files import read_examples
+from albert_tf.data.records import FRAME_BYTES
 from albert_tf.errors import AlbertError
 from tests.support.numbered_records import with_checksum
 
@@ -20,7 +21,7 @@ BAD, CUT_OFF = "its checksum is wrong", "the file is cut off or damaged"
 
 @pytest.fixture(params=[1000, 4], ids=["one batch", "many batches"])
 def path(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(framing, "_BATCH", request.param)
+    monkeypatch.setattr(record_files, "_BATCH", request.param)
     path = tmp_path / "shard"
     with tf.io.TFRecordWriter(str(path)) as writer:
         for payload in PAYLOADS:
