@@ -9,6 +9,7 @@ not copies, so that all instances of a bucket fit into memory together.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left, bisect_right
 from collections import Counter
 
@@ -48,32 +49,28 @@ def create_instances(
     return instances[:, rng.permutation(len(labels))], counts
 
 
+@dataclasses.dataclass
 class _Cutter:
     """Goes over a bucket's documents; a pass returns int32 [n, 5].
 
     These are the first sentence of each segment and the one after its last, and the label.
     """
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        options: PretrainingOptions,
-        rng: np.random.Generator,
-        counts: Counter[str],
-    ) -> None:
-        self._options = options
-        self._rng = rng
-        self._counts = counts
+    bucket: Bucket
+    options: PretrainingOptions
+    rng: np.random.Generator
+    counts: Counter[str]
+
+    def __post_init__(self) -> None:
         # Lists: bisect and access to single elements are several times faster than with arrays.
-        self._bounds: list[int] = bucket.sentence_bounds.tolist()
-        self._documents: list[int] = bucket.document_bounds.tolist()
-        self._own = bucket.own_documents
+        self._bounds: list[int] = self.bucket.sentence_bounds.tolist()
+        self._documents: list[int] = self.bucket.document_bounds.tolist()
 
     def _targets(self) -> list[int]:
         """Draws the tokens per instance for each document."""
-        longest = self._options.max_text_tokens
-        shorter = self._rng.integers(2, longest, size=self._own, endpoint=True)
-        is_short = self._rng.random(self._own) < self._options.short_seq_prob
+        longest = self.options.max_text_tokens
+        shorter = self.rng.integers(2, longest, size=self.bucket.own_documents, endpoint=True)
+        is_short = self.rng.random(self.bucket.own_documents) < self.options.short_seq_prob
         return np.where(is_short, shorter, longest).tolist()
 
     def _chunk_end(self, start: int, last: int, tokens: int) -> int:
@@ -85,23 +82,23 @@ class _Cutter:
 
     def chunk_pass(self) -> np.ndarray:
         """Returns the instances of one pass for "sop" or "none"."""
-        pairs = self._options.sentence_objective == SOP
-        is_repeated = self._rng.random(self._own) < self._options.repeat_prob
+        pairs = self.options.sentence_objective == SOP
+        is_repeated = self.rng.random(self.bucket.own_documents) < self.options.repeat_prob
         chunks: list[tuple[int, int]] = []
         repeated: list[tuple[int, int]] = []
         for document, target in enumerate(self._targets()):
             if is_repeated[document]:
                 repeated += self._fitting(document, target // 2, least=1)
-            elif self._options.whole_sentences:
+            elif self.options.whole_sentences:
                 chunks += self._fitting(document, target, least=2 if pairs else 1)
             else:
                 chunks += self._enough(document, target, pairs)
         starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
-        middles = starts + self._rng.integers(1, ends - starts) if pairs else ends
+        middles = starts + self.rng.integers(1, ends - starts) if pairs else ends
         rows = np.stack([starts, middles, middles, ends, np.zeros_like(starts)], axis=1)
         if not repeated:
             return rows
-        self._counts["instances_repeated"] += len(repeated)
+        self.counts["instances_repeated"] += len(repeated)
         return np.concatenate([rows, [(*chunk, *chunk, 0) for chunk in repeated]])
 
     def _enough(self, document: int, target: int, pairs: bool) -> list[tuple[int, int]]:
@@ -110,9 +107,9 @@ class _Cutter:
         With `pairs`, a run needs two sentences.
         """
         chunks = []
-        start, last = self._documents[document], self._documents[document + 1]
+        start, last = self._documents[document : document + 2]
         if pairs and last - start == 1:
-            self._counts["documents_skipped_single_sentence"] += 1
+            self.counts["documents_skipped_single_sentence"] += 1
             return []
         while start < last:
             end = self._chunk_end(start, last, target)
@@ -133,15 +130,15 @@ class _Cutter:
         would be longer than others, and their lengths would tell the order of the segments.
         """
         chunks = []
-        start, last = self._documents[document], self._documents[document + 1]
+        start, last = self._documents[document : document + 2]
         while start < last:
             fitting = self._bounds[start] + target
             end = bisect_right(self._bounds, fitting, start + 1, last + 1) - 1
             if end - start >= least:
                 chunks.append((start, end))
             else:
-                self._counts["sentences_left_out"] += end - start
-            self._counts["sentences_left_out"] += int(end < last)
+                self.counts["sentences_left_out"] += end - start
+            self.counts["sentences_left_out"] += int(end < last)
             start = end + 1
         return chunks
 
@@ -152,19 +149,19 @@ class _Cutter:
         """
         rows = []
         for document, target in enumerate(self._targets()):
-            start, last = self._documents[document], self._documents[document + 1]
+            start, last = self._documents[document : document + 2]
             while start < last:
                 end = self._chunk_end(start, last, target)
                 single = end - start == 1
-                middle = end if single else start + int(self._rng.integers(1, end - start))
-                if not single and self._rng.random() >= 0.5:
+                middle = end if single else start + int(self.rng.integers(1, end - start))
+                if not single and self.rng.random() >= 0.5:
                     rows.append((start, middle, middle, end, 0))
                     start = end
                     continue
                 length = self._bounds[middle] - self._bounds[start]
                 unrelated = self._unrelated(document, target - length)
                 if unrelated is None:
-                    self._counts["chunks_dropped_no_other_document"] += 1
+                    self.counts["chunks_dropped_no_other_document"] += 1
                 else:
                     rows.append((start, middle, *unrelated, 1))
                 start = middle
@@ -176,10 +173,10 @@ class _Cutter:
         Returns None if no other document was drawn.
         """
         for _ in range(_TRIES):
-            other = int(self._rng.integers(len(self._documents) - 1))
+            other = int(self.rng.integers(len(self._documents) - 1))
             if other != document:
-                first, last = self._documents[other], self._documents[other + 1]
-                start = int(self._rng.integers(first, last))
+                first, last = self._documents[other : other + 2]
+                start = int(self.rng.integers(first, last))
                 return start, self._chunk_end(start, last, max(tokens, 1))
         return None
 

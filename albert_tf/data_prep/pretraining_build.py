@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
 from albert_tf.data_prep.documents import bucket_path
@@ -96,44 +96,37 @@ def build_pretraining_data(
         return build.finished(overwrite) or build.run(runner, overwrite)
 
 
+@dataclasses.dataclass
 class _Build:
     """One build: its plan, its working folder inside the output folder, and temporaries' owner."""
 
-    def __init__(
-        self,
-        input_files: Sequence[str],
-        tokenizer: Tokenizer,
-        folder: str,
-        options: PretrainingOptions,
-    ) -> None:
-        self._input_files = input_files
-        self._tokenizer = tokenizer
-        self._folder = folder
-        self._options = options
-        self.work_folder = os.path.join(folder, WORK_FOLDER)
+    input_files: Sequence[str]
+    tokenizer: Tokenizer
+    folder: str
+    options: PretrainingOptions
+
+    def __post_init__(self) -> None:
+        self.work_folder = os.path.join(self.folder, WORK_FOLDER)
         self._records = os.path.join(self.work_folder, RECORDS)
         #: Where temporary files may be.
-        self.folders = folder, self.work_folder, self._records
+        self.folders = self.folder, self.work_folder, self._records
         self._plan_path = os.path.join(self.work_folder, "plan.json")
-        self._plan = self._make_plan()
-        self.owner = removal.owner_id("build", self._plan)
-
-    def _make_plan(self) -> dict[str, Any]:
-        """Returns everything that decides the records, as JSON values."""
         inputs = []
-        for path in self._input_files:
+        for path in self.input_files:
             status = files.gfile().stat(path)
             inputs.append(
                 {"path": path, "bytes": status.length, "modified_nanoseconds": status.mtime_nsec}
             )
-        return {
-            "tokenizer": self._tokenizer.spec.to_dict(),
-            "options": {**dataclasses.asdict(self._options), "input_files": inputs},
+        #: Everything that decides the records, as JSON values.
+        self._plan = {
+            "tokenizer": self.tokenizer.spec.to_dict(),
+            "options": {**dataclasses.asdict(self.options), "input_files": inputs},
         }
+        self.owner = removal.owner_id("build", self._plan)
 
     def has_remains(self) -> bool:
         """Returns whether a build is unfinished, or one of this plan has left temporary files."""
-        names = storage.listdir(self._folder)
+        names = storage.listdir(self.folder)
         return WORK_FOLDER in names or any(self.owner in name for name in names)
 
     def finished(self, overwrite: bool) -> Manifest | None:
@@ -143,39 +136,37 @@ class _Build:
           AlbertError: the folder has other records, which must not be overwritten.
         """
         plan = files.read_json(self._plan_path) if files.exists(self._plan_path) else None
-        manifest_path = os.path.join(self._folder, FILE_NAME)
+        manifest_path = os.path.join(self.folder, FILE_NAME)
         # Without a manifest, the publication of that build, whichever it is, has begun.
         publishes = plan == self._plan or not files.exists(manifest_path)
         if plan and publishes and files.exists(os.path.join(self._records, FILE_NAME)):
-            _publish(self._folder)
+            _publish(self.folder)
         if not files.exists(manifest_path):
             return None
-        manifest = Manifest.load(self._folder)
+        manifest = Manifest.load(self.folder)
         if {"options": manifest.options, "tokenizer": manifest.tokenizer} == self._plan:
-            if not all(is_complete(self._folder, shard) for shard in manifest.shards):
+            if not all(is_complete(self.folder, shard) for shard in manifest.shards):
                 return None
             if plan == self._plan and files.exists(self.work_folder):
                 _remove(self.work_folder)
             return manifest
         if not overwrite:
             raise AlbertError(
-                f"{self._folder} holds records of another corpus, tokenizer or options; give "
+                f"{self.folder} holds records of another corpus, tokenizer or options; give "
                 "another folder, or set `overwrite`."
             )
         return None
 
-    def run(
-        self, make_runner: Callable[[Context, str], Runner], overwrite: bool = False
-    ) -> Manifest:
+    def run(self, make_runner: Callable[[Context, str], Runner], overwrite: bool) -> Manifest:
         """Builds the records in the output folder, which this process has locked."""
         self.check_files_in_the_way(overwrite)
         self._check_work_folder(overwrite)
-        with make_runner(Context(self._tokenizer, self._options), self.work_folder) as runner:
+        with make_runner(Context(self.tokenizer, self.options), self.work_folder) as runner:
             files.write_json(self._plan_path, self._plan)
             manifest = self._manifest(runner)
-        self._tokenizer.save(self._records)
+        self.tokenizer.save(self._records)
         manifest.save(self._records)
-        _publish(self._folder)
+        _publish(self.folder)
         return manifest
 
     def _check_work_folder(self, overwrite: bool) -> None:
@@ -191,7 +182,7 @@ class _Build:
         elif files.read_json(self._plan_path, "build plan") != self._plan:
             if not overwrite:
                 raise AlbertError(
-                    f"{self._folder} holds an unfinished build of another corpus, tokenizer or "
+                    f"{self.folder} holds an unfinished build of another corpus, tokenizer or "
                     "options; give another folder, or set `overwrite`."
                 )
             _remove(self.work_folder)
@@ -200,20 +191,20 @@ class _Build:
         """Raises AlbertError if an output file is an input, or not from a build of this plan."""
 
         def has(name: str, content: bytes) -> bool:
-            path = os.path.join(self._folder, name)
+            path = os.path.join(self.folder, name)
             return not files.exists(path) or files.read_bytes(path) == content
 
-        spec = self._tokenizer.spec
-        names = {name for name in storage.listdir(self._folder) if _SHARD.fullmatch(name)}
-        inputs = list(self._input_files)
-        if has_records := files.exists(os.path.join(self._folder, FILE_NAME)):
-            names |= {FILE_NAME, *(shard.name for shard in Manifest.load(self._folder).shards)}
+        spec = self.tokenizer.spec
+        names = {name for name in storage.listdir(self.folder) if _SHARD.fullmatch(name)}
+        inputs = list(self.input_files)
+        if has_records := files.exists(os.path.join(self.folder, FILE_NAME)):
+            names |= {FILE_NAME, *(shard.name for shard in Manifest.load(self.folder).shards)}
         same_spec = has(SPEC_FILE, files.json_bytes(spec.to_dict()))
-        if not (same_spec and has(spec.model_file, self._tokenizer.data)):
+        if not (same_spec and has(spec.model_file, self.tokenizer.data)):
             names |= {SPEC_FILE, spec.model_file}
-            inputs.append(self._tokenizer.source)
+            inputs.append(self.tokenizer.source)
         for name in sorted(names):
-            path = os.path.join(self._folder, name)
+            path = os.path.join(self.folder, name)
             files.check_output(path, inputs, overwrite or has_records)
 
     def _manifest(self, runner: Runner) -> Manifest:
@@ -240,12 +231,12 @@ class _Build:
                 "two that fit into `max_seq_length` together."
             )
         return Manifest(
-            kind=COMPACT_PRETRAINING if self._options.compact else PRETRAINING,
-            features=self._options.features(self._tokenizer.vocab_size),
+            kind=COMPACT_PRETRAINING if self.options.compact else PRETRAINING,
+            features=self.options.features(self.tokenizer.vocab_size),
             shards=[shard for shard, _ in results],
             tokenizer=self._plan["tokenizer"],
             options=self._plan["options"],
-            statistics=summarize(counts, self._options),
+            statistics=summarize(counts, self.options),
         )
 
     def _buckets(self, runner: Runner) -> list[int]:
@@ -267,15 +258,15 @@ class _Build:
     def _tokenize(self, runner: Runner) -> list[int]:
         text_bytes = sum(
             storage.size(path) * _EXPANSION.get(os.path.splitext(path)[1], 1)
-            for path in self._input_files
+            for path in self.input_files
         )
-        wanted = self._options.num_shards
+        wanted = self.options.num_shards
         num_buckets = max(wanted or DEFAULT_NUM_SHARDS, -(-text_bytes // _BUCKET_BYTES))
-        runner.tokenize(self._input_files, num_buckets)
+        runner.tokenize(self.input_files, num_buckets)
         written = set(storage.listdir(self.work_folder))
         buckets = [i for i in range(num_buckets) if bucket_path("", i) in written]
         if not buckets:
-            names = ", ".join(self._input_files[:3])
+            names = ", ".join(self.input_files[:3])
             raise AlbertError(f"The corpus is empty: no text in {names}.")
         if len(buckets) < (wanted or 1):
             raise AlbertError(
@@ -287,9 +278,9 @@ class _Build:
     def _tasks(self, buckets: Sequence[int]) -> list[ShardTask]:
         """Distributes the buckets over the shards."""
         groups = [[bucket] for bucket in buckets]
-        if self._options.sentence_objective == NSP and len(buckets) > 1:
+        if self.options.sentence_objective == NSP and len(buckets) > 1:
             groups = [list(pair) for pair in zip(buckets, [*buckets[1:], buckets[0]])]
-        num_shards = self._options.num_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
+        num_shards = self.options.num_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
         names = [f"pretraining-{i:05d}-of-{num_shards:05d}.tfrecord" for i in range(num_shards)]
         bounds = [len(groups) * i // num_shards for i in range(num_shards + 1)]
         return [

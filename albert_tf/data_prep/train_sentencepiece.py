@@ -32,6 +32,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.io.signals import native_waiting
 from albert_tf.io.text_files import read_lines
 from albert_tf.settings import Settings, setting
@@ -182,12 +183,12 @@ def train_sentencepiece(
       AlbertError: bad input, text too small for the vocabulary, output files that exist already or
         are input files, or another process that writes to the folder.
     """
-    folder, name = os.path.split(output_prefix)
+    folder = os.path.dirname(output_prefix)
     settings = settings or VocabularySettings()
-    outputs = [f"{name}.{end}" for end in ("model", "vocab", "training.json")] + [SPEC_FILE]
+    outputs = [f"{output_prefix}.{end}" for end in ("model", "vocab", "training.json")]
     with lock_folder(folder):
-        for output in outputs:
-            files.check_output(os.path.join(folder, output), input_files, overwrite)
+        for output in [*outputs, os.path.join(folder, SPEC_FILE)]:
+            files.check_output(output, input_files, overwrite)
         return _train_and_save(input_files, output_prefix, settings)
 
 
@@ -221,18 +222,12 @@ def _train_and_save(
         "model_sha256": tokenizer.spec.sha256,
     }
     files.write_json(f"{output_prefix}.training.json", result)
-    files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
+    # As SentencePiece writes it.
+    pieces = ModelProto.FromString(model).pieces
+    lines = (f"{entry.piece}\t{entry.score:g}\n" for entry in pieces)
+    files.write_text(f"{output_prefix}.vocab", "".join(lines))
     tokenizer.save(os.path.dirname(output_prefix) or os.curdir)
     return result
-
-
-def _vocab_lines(model: bytes) -> Iterator[str]:
-    """Yields lines "piece<tab>log probability", as in the .vocab files of SentencePiece."""
-    import sentencepiece as spm
-
-    processor = spm.SentencePieceProcessor(model_proto=model)
-    for i in range(processor.GetPieceSize()):
-        yield f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
 
 
 def define_flags() -> None:
