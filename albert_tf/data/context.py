@@ -74,7 +74,7 @@ class FileInput:
     """
 
     batches: InputFn
-    check: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
+    check: Callable[[], None]
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:
         """Returns the batches."""

@@ -115,8 +115,11 @@ class Sequences(DataSource):
     ) -> None:
         columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
         digest = hashlib.sha256(repr([group, *columns]).encode())
-        ids, sizes, first = _joined(sequences, digest)
-        tokens = {"input_word_ids": ids}
+        parts, first = zip(*((np.asarray(ids, np.int32), length) for ids, length in sequences))
+        sizes, first = np.array([*map(len, parts)]), np.array(first)
+        ids = np.concatenate(parts)
+        digest.update(ids)
+        tokens = {"input_word_ids": ids.astype(np.uint16) if ids.max() < 1 << 16 else ids}
         for name, values in (token_columns or {}).items():
             tokens[name] = np.concatenate([np.asarray(row, np.int32) for row in values])
             digest.update(tokens[name])
@@ -253,21 +256,6 @@ def _batch(
 
 
 _batch_function = tf.function(_batch, autograph=False, reduce_retracing=True)
-
-
-def _joined(
-    sequences: Iterable[tuple[Sequence[int], int]], digest: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns all ids, in 16 bits if they fit, the lengths of the sequences and of A.
-
-    `digest` gets the ids.
-    """
-    parts, first = zip(*((np.asarray(ids, np.int32), length) for ids, length in sequences))
-    ids = np.concatenate(parts)
-    digest.update(ids)
-    if ids.max() < 1 << 16:
-        ids = ids.astype(np.uint16)
-    return ids, np.array([len(part) for part in parts]), np.array(first)
 
 
 def _column(values: np.ndarray) -> np.ndarray:

@@ -67,8 +67,15 @@ class RecordSource(DataSource):
             shards = [describe_shard(path) for path in self.files]
             manifest = Manifest("", self.features, shards, {}, {}, {})
         else:
+            # A missing or cut-off shard is found before training comes to it.
             for path, shard in zip(self.files, manifest.shards):
-                _check_size(path, shard)
+                files.check_file(path, "record file")
+                size = storage.size(path)
+                if size != shard.bytes:
+                    raise AlbertError(
+                        f"The record file {path} has {size} bytes, but its manifest says "
+                        f"{shard.bytes}; it is damaged: build or copy it again."
+                    )
         self.manifest = manifest
         self.num_examples = manifest.num_examples
         if not self.num_examples:
@@ -159,14 +166,3 @@ def _map_ahead(
 ) -> tf.data.Dataset:
     """Maps a data set in parallel and prefetches the results."""
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-
-def _check_size(path: str, shard: records.ShardInfo) -> None:
-    """Raises AlbertError for a missing or cut-off shard, before training comes to it."""
-    files.check_file(path, "record file")
-    size = storage.size(path)
-    if size != shard.bytes:
-        raise AlbertError(
-            f"The record file {path} has {size} bytes, but its manifest says {shard.bytes}; "
-            "it is damaged: build or copy it again."
-        )

@@ -125,11 +125,8 @@ class AlbertModel(keras.Model):
         }
 
     @classmethod
-    def from_config(
-        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> AlbertModel:
+    def from_config(cls, config: Mapping[str, Any]) -> AlbertModel:
         """Builds a model from the result of `get_config`."""
-        del custom_objects
         arguments = {**config, "config": AlbertConfig.from_dict(config["config"])}
         trainable = arguments.pop("trainable", True)
         model = cls(**arguments)

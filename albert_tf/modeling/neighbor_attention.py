@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.encoder import AlbertEncoder
 
@@ -36,15 +35,18 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
     AlbertError if heads or embeddings are too small for a sinusoid.
     """
     config, weights = encoder.config, encoder.named_weights()
-    rates = _rates(config)
-    if not len(rates):
+    head_size = config.hidden_size // config.num_attention_heads
+    # The other half of the embedding, at least, is left to the words.
+    count = min(head_size, config.embedding_size // 2) // 2
+    rates = 2 * np.pi / np.geomspace(*_WAVELENGTHS, count)  # Angles per token, [sinusoids].
+    if not count:
         raise AlbertError(
             f"`neighbor_attention` needs heads of size 2 or more (hidden_size / "
             f"num_attention_heads, here {config.hidden_size} / {config.num_attention_heads}) and "
             f"embedding_size 4 or more (here {config.embedding_size}); give another model, or "
             "leave it out."
         )
-    used = 2 * len(rates)  # A sine and a cosine each.
+    used = 2 * count  # A sine and a cosine each.
     angles = np.arange(config.max_position_embeddings)[:, None] * rates
     waves = np.zeros([len(angles), config.embedding_size])
     waves[:, :used:2], waves[:, 1:used:2] = np.sin(angles), np.cos(angles)
@@ -58,7 +60,6 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
         scale = np.sqrt(config.hidden_size / config.embedding_size)
         projection.assign(scale * left @ right)
         unproject = (left @ right).T / scale
-    head_size = config.hidden_size // config.num_attention_heads
     # Variance of words, segments and positions before the normalization of the embeddings.
     share = _AMPLITUDE**2 / (2 + used * _AMPLITUDE**2 / config.embedding_size)
     gain = np.sqrt(_PEAK * np.sqrt(head_size) / (used * share))
@@ -70,14 +71,6 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
                 columns = slice(head * head_size, head * head_size + used)
                 value[:, columns] += gain * unproject[:, :used] @ rotation
             kernel.assign(value)
-
-
-def _rates(config: AlbertConfig) -> np.ndarray:
-    """Returns the angles per token of the sinusoids, [sinusoids]."""
-    head_size = config.hidden_size // config.num_attention_heads
-    # The other half of the embedding, at least, is left to the words.
-    count = min(head_size, config.embedding_size // 2) // 2
-    return 2 * np.pi / np.geomspace(*_WAVELENGTHS, count)
 
 
 def _rotation(rates: np.ndarray, tokens: int) -> np.ndarray:

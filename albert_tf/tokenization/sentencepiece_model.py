@@ -149,13 +149,10 @@ def _table_fault(table: bytes) -> str:
     text_bytes = len(table) - 4 - size
     if size < 4 or size % 4 or text_bytes < 1:
         return "its table of replacements is cut off"
-    units = np.frombuffer(table, "<u4", size // 4, offset=4)
-    places = np.arange(len(units), dtype=np.uint32)
-    # The units that may follow a unit are at its block ^ their label.
-    blocks = places ^ (units >> np.uint32(10) << ((units & _SCALE) >> np.uint32(6)))
+    units, blocks = _units(table)
     labelled = np.flatnonzero(units < _LEAF)
     own_blocks = labelled ^ (units[labelled] & _LABEL)
-    reached = places[:1]
+    reached = np.zeros(1, np.uint32)
     # All units for the first byte of a rule, then those for the second, ….
     for _ in range(_MAX_RULE_BYTES):
         if not len(reached):
@@ -170,6 +167,16 @@ def _table_fault(table: bytes) -> str:
         is_next[followed] = True
         reached = labelled[is_next[own_blocks]]
     return f"its table of replacements has rules of more than {_MAX_RULE_BYTES - 2} bytes"
+
+
+def _units(table: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the array of a table, uint32 [n], and the block of each unit.
+
+    The units that may follow a unit are at its block ^ their label.
+    """
+    units = np.frombuffer(table, "<u4", int.from_bytes(table[:4], "little") // 4, offset=4)
+    offsets = units >> np.uint32(10) << ((units & _SCALE) >> np.uint32(6))
+    return units, np.arange(len(units), dtype=np.uint32) ^ offsets
 
 
 def whole_model(data: bytes, lower_case: bool, strip_accents: bool, split: Iterable[int]) -> bytes:
@@ -254,22 +261,22 @@ def _table(table: bytes, lower_case: bool, strip_accents: bool) -> bytes:
 
 def _keys(table: bytes, excluded: Container[str]) -> list[str]:
     """Returns what a table replaces, except texts with one of the excluded characters."""
-    units = np.frombuffer(table, "<u4", int.from_bytes(table[:4], "little") // 4, offset=4)
+    if not table:
+        return []
+    units, blocks = _units(table)
     labels = np.arange(1, 256, dtype=np.uint32)
-    keys, left = [], [(b"", 0)] if table else []
+    keys, left = [], [(b"", 0)]
     while left:
         key, place = left.pop()
-        unit = units[place]
-        block = np.uint32(place) ^ (unit >> np.uint32(10) << ((unit & _SCALE) >> np.uint32(6)))
         try:
             text = key.decode()
         except UnicodeDecodeError:  # A character is not complete.
             text = ""
         if text[-1:] and text[-1] in excluded:
             continue
-        if text and unit & _HAS_LEAF:
+        if text and units[place] & _HAS_LEAF:
             keys.append(text)
-        places = block ^ labels
+        places = blocks[place] ^ labels
         there = (units[places] & (_LEAF | _LABEL)) == labels
         left += [(key + bytes([n]), place) for n, place in zip(labels[there], places[there])]
     return keys

@@ -53,19 +53,14 @@ def _hashed_bits(count: Tensor, seed: Tensor) -> Tensor:
     return mix(tf.cast(tf.range(count), tf.uint32) * step + offset, key)
 
 
-def _generated_bits(x: Tensor, seed: Tensor) -> Tensor:
-    """Returns random uint32 values in the shape of x by one TensorFlow kernel, on a GPU as well."""
-    # Otherwise the graph optimizer would merge this with the backward pass and keep the values.
-    with tf.control_dependencies([x]):
-        return tf.random.stateless_uniform(tf.shape(x), seed, None, None, dtype=tf.uint32)
-
-
 @cpu_kernel
 def _drop(x: Tensor, seed: Tensor, threshold: Tensor, scale: Tensor) -> Tensor:
     if current_mode() is GraphMode.CPU or current_mode().is_compiled:
         bits = tf.reshape(_hashed_bits(tf.size(x, tf.int64), seed), tf.shape(x))
     else:
-        bits = _generated_bits(x, seed)
+        # Otherwise the graph optimizer would merge this with the backward pass and keep the values.
+        with tf.control_dependencies([x]):
+            bits = tf.random.stateless_uniform(tf.shape(x), seed, None, None, dtype=tf.uint32)
     return tf.cast(tf.where(bits >= threshold, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)
 
 
