@@ -77,7 +77,7 @@ class FileInput:
     check: Callable[[], None]
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:
-        """Returns the batches."""
+        """Returns the batches, which are computed ahead."""
         import tensorflow as tf
 
         # AutoGraph would take longer than building the data set, which does not need it.
@@ -87,7 +87,7 @@ class FileInput:
         # tf.data.AUTOTUNE stands for one call per processor core.
         options = tf.data.Options()
         options.autotune.enabled = False
-        return dataset.with_options(options)
+        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 class DataSource:

@@ -223,8 +223,7 @@ class Sequences(DataSource):
             made = _batch(tensors, known, length, self._pads, self._group)
             return {**made, "example_index": tf.cast(examples, tf.int32)} if index else made
 
-        dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
-        return dataset.prefetch(tf.data.AUTOTUNE)
+        return batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _batch(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,7 +118,9 @@ class RecordSource(DataSource):
         dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
-        return _map_ahead(dataset, lambda batch: self._read(batch, context.rows, 0))
+        return dataset.map(
+            lambda batch: self._read(batch, context.rows, 0), num_parallel_calls=tf.data.AUTOTUNE
+        )
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
         size, rows = context.batch_size, context.rows
@@ -134,7 +135,7 @@ class RecordSource(DataSource):
 
         dataset = batches.batch(together, drop_remainder=True).enumerate()
         dataset = dataset.map(mask, num_parallel_calls=tf.data.AUTOTUNE)
-        return dataset.unbatch().prefetch(tf.data.AUTOTUNE)
+        return dataset.unbatch()
 
     def _evaluation(self, context: InputContext) -> tf.data.Dataset:
         size, own = context.batch_size, context.row_slice
@@ -149,20 +150,23 @@ class RecordSource(DataSource):
             return {**parsed, "example_index": tf.ensure_shape(index, [context.rows])}
 
         dataset = read_blocks(self.blocks.read(np.arange(len(self.blocks)))).enumerate()
-        return _map_ahead(dataset.batch(size).enumerate(), parse)
+        dataset = dataset.batch(size).enumerate()
+        return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _read(
         self, serialized: tf.Tensor, rows: int, first_row: tf.Tensor | int
     ) -> dict[str, tf.Tensor]:
-        """Parses serialized records, string [rows], and masks compact ones; see Masking.draw."""
+        """Parses serialized records, string [rows], and masks compact ones; see Masking.draw.
+
+        Returns tensors [rows, *shape] under the model's names, int32 or float32.
+        """
         serialized = tf.ensure_shape(serialized, [rows])
         if self.masking:
             return self.masking.draw(serialized, self.seed, first_row)
-        return records.parse_batch(serialized, self.features)
-
-
-def _map_ahead(
-    dataset: tf.data.Dataset, function: Callable[..., dict[str, tf.Tensor]]
-) -> tf.data.Dataset:
-    """Maps a data set in parallel and prefetches the results."""
-    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        columns = records.parse_columns(serialized, self.features)
+        return records.to_model_names(
+            {
+                name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+                for name, value in columns.items()
+            }
+        )

@@ -173,34 +173,18 @@ def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Ten
     """
     import tensorflow as tf
 
-    wanted: dict[str, Any] = {}
-    for name, spec in features.items():
-        if spec.dtype in PACKED:
-            wanted[name] = tf.io.FixedLenFeature((), tf.string)
-        else:
-            wanted[name] = tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
-    parsed = tf.io.parse_example(serialized, wanted)
-    for name, spec in features.items():
-        if spec.dtype in PACKED:
-            dtype = tf.as_dtype(spec.dtype)
-            size = spec.shape[0] * dtype.size
-            parsed[name] = tf.io.decode_raw(parsed[name], dtype, fixed_length=size)
-    return parsed
-
-
-def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses these features of serialized records, string [batch], for a model.
-
-    Returns:
-      Tensors [batch, *shape] under the model's names, int32 or float32.
-    """
-    import tensorflow as tf
-
-    columns = {
-        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in parse_columns(serialized, features).items()
+    packed = {name: spec for name, spec in features.items() if spec.dtype in PACKED}
+    wanted = {
+        name: tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
+        for name, spec in features.items()
     }
-    return to_model_names(columns)
+    wanted |= dict.fromkeys(packed, tf.io.FixedLenFeature((), tf.string))
+    parsed = tf.io.parse_example(serialized, wanted)
+    for name, spec in packed.items():
+        dtype = tf.as_dtype(spec.dtype)
+        size = spec.shape[0] * dtype.size
+        parsed[name] = tf.io.decode_raw(parsed[name], dtype, fixed_length=size)
+    return parsed
 
 
 def encode_examples(

@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import record_files, records
+from albert_tf.data.context import InputContext
+from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.records import FRAME_BYTES
 from albert_tf.errors import AlbertError
 from tests.support.numbered_records import small_blocks
@@ -78,8 +80,8 @@ def test_records_of_the_tf1_release_parse(name):
     serialized = list(record_files.read_examples(str(GOLDEN / name)))
     assert len(serialized) == 40
     assert record_files.infer_features(str(GOLDEN / name)) == features
-    batch = records.parse_batch(tf.constant(serialized), features)
-    assert set(batch) == {"input_word_ids", "input_type_ids", *features} - {
+    (batch,) = RecordSource([str(GOLDEN / name)], features).eval_input_fn(InputContext(40))
+    assert set(batch) == {"input_word_ids", "input_type_ids", "example_index", *features} - {
         "input_ids", "segment_ids",
     }  # fmt: skip
     ids = batch["input_word_ids"].numpy()
