@@ -69,16 +69,13 @@ def length_batches(
     buckets = np.array(length_buckets(max(lengths)))
     padded = buckets[np.searchsorted(buckets, lengths)]
     order = np.argsort(-padded, kind="stable")
-    batches = []
-    while len(order):
-        length = int(padded[order[0]])
-        size = batch_size or min(_MAX_ROWS, max(1, _MAX_PIECES // length))
-        batches.append((order[:size], length))
-        order = order[size:]
     with Progress(label, len(lengths), "sequences") as progress:
-        for rows, length in batches:
-            yield rows, length
-            progress.update(len(rows))
+        while len(order):
+            length = int(padded[order[0]])
+            size = batch_size or min(_MAX_ROWS, max(1, _MAX_PIECES // length))
+            yield order[:size], length
+            progress.update(len(order[:size]))
+            order = order[size:]
 
 
 class Sequences(DataSource):

@@ -8,13 +8,13 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
-from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import (
     INPUTS,
     AlbertEncoder,
     AlbertModel,
     check_inputs,
     first_position,
+    serializable,
 )
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
@@ -51,7 +51,7 @@ class ClassificationHead(WeightedLayer):
         return tf.nn.bias_add(logits, self._bias)
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertClassifier(AlbertModel):
     """Sequence classification or regression (official `run_classifier`).
 
@@ -86,7 +86,7 @@ class AlbertClassifier(AlbertModel):
         return {"logits": self.head(x)}
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertMultipleChoice(AlbertClassifier):
     """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
 
@@ -120,7 +120,7 @@ class AlbertMultipleChoice(AlbertClassifier):
         return {"logits": tf.reshape(logits, [-1, choices])}
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertTagger(AlbertClassifier):
     """Classification of each position, with a linear layer on the last layer's output.
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, pooled
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, pooled, serializable
 from albert_tf.modeling.layers import Inputs, Outputs, Policy
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertEmbedder(AlbertModel):
     """One vector for each text, see `pooled`.
 

@@ -23,6 +23,9 @@ from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
 from albert_tf.modeling.layers import Inputs, Policy, WeightedLayer, dimension
 from albert_tf.modeling.transformer import Transformer
 
+#: Registers a model, so that Keras finds its class by name.
+serializable = keras.utils.register_keras_serializable("albert_tf")
+
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 #: Names of the encoder's inputs in other libraries.
 _OTHER_NAMES = {
@@ -189,7 +192,7 @@ class Projection(WeightedLayer):
         return affine(x, *(tf.cast(weight, x.dtype) for weight in self._dense))
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertEncoder(AlbertModel):
     """The ALBERT encoder (paper section 3; official `modeling.AlbertModel`).
 

@@ -8,9 +8,8 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import ClassificationHead
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs, serializable
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.kernels.dense import ACTIVATIONS, affine_terms, layer_norm
 from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
@@ -57,7 +56,7 @@ class MaskedLanguageModelHead(WeightedLayer):
         return tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertPretrainer(AlbertModel):
     """The model that pretraining trains (paper section 3.1; official `run_pretraining`).
 

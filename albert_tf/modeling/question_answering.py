@@ -11,9 +11,8 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import ClassificationHead
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs, serializable
 from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
@@ -145,7 +144,7 @@ def _scalar(sequence: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     return tf.reshape(tf.matmul(x, kernel) + bias, [-1, length])
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertSpanAnswerer(AlbertModel):
     """Scores each position as start and as end of the answer (official run_squad_v1).
 
@@ -169,7 +168,7 @@ class AlbertSpanAnswerer(AlbertModel):
         return {"start_logits": start, "end_logits": end}
 
 
-@keras.utils.register_keras_serializable(package="albert_tf")
+@serializable
 class AlbertBeamAnswerer(AlbertModel):
     """The encoder with BeamHead, for SQuAD 2.0.
 
