@@ -39,29 +39,28 @@ def create_instances(
       "none". For SOP, segments are in the order of the text; masking swaps them. And counts of
       dropped and truncated instances.
     """
-    counts: Counter[str] = Counter()
-    cutter = _Cutter(bucket, options, rng, counts)
+    cutter = _Cutter(bucket, word_starts, options, rng)
     rows = cutter.nsp_pass() if options.sentence_objective == NSP else cutter.chunk_pass()
     *sentences, labels = rows.reshape(-1, 5).T
     segments = np.stack([bucket.sentence_bounds[column] for column in sentences])
-    segments = _truncate(segments, bucket.tokens, word_starts, options, rng, counts)
-    instances = np.concatenate([segments, [labels]]).astype(np.int32)
-    return instances[:, rng.permutation(len(labels))], counts
+    instances = np.concatenate([cutter.truncate(segments), [labels]]).astype(np.int32)
+    return instances[:, rng.permutation(len(labels))], cutter.counts
 
 
 @dataclasses.dataclass
 class _Cutter:
-    """Goes over a bucket's documents; a pass returns int32 [n, 5].
+    """Goes over a bucket's documents, and counts; a pass returns int32 [n, 5].
 
     These are the first sentence of each segment and the one after its last, and the label.
     """
 
     bucket: Bucket
+    word_starts: np.ndarray
     options: PretrainingOptions
     rng: np.random.Generator
-    counts: Counter[str]
 
     def __post_init__(self) -> None:
+        self.counts: Counter[str] = Counter()
         # Lists: bisect and access to single elements are several times faster than with arrays.
         self._bounds: list[int] = self.bucket.sentence_bounds.tolist()
         self._documents: list[int] = self.bucket.document_bounds.tolist()
@@ -180,59 +179,45 @@ class _Cutter:
                 return start, self._chunk_end(start, last, max(tokens, 1))
         return None
 
+    def truncate(self, segments: np.ndarray) -> np.ndarray:
+        """Shortens instances that are too long, given and returned as int32 [4, n] without labels.
 
-def _truncate(
-    segments: np.ndarray,
-    tokens: np.ndarray,
-    word_starts: np.ndarray,
-    options: PretrainingOptions,
-    rng: np.random.Generator,
-    counts: Counter[str],
-) -> np.ndarray:
-    """Shortens instances that are too long, given and returned as int32 [4, n] without labels.
+        The official builder removes one token after the other from the longer segment, at its front
+        or its end with equal probability. This determines the final lengths, and the number of
+        tokens removed in front is binomial. Which of two equal segments loses a token is random, so
+        that the lengths do not tell the order of the segments. Then a cut inside a word is moved to
+        the edge of the word, away from the removed part, unless that would empty the segment.
+        """
+        longest = self.options.max_text_tokens
+        a_start, a_end, b_start, b_end = segments
+        a, b = a_end - a_start, b_end - b_start
+        half = longest // 2 + self.rng.integers(0, 1 + longest % 2, len(a), np.int32)
+        new_a = np.minimum(a, np.maximum(half, longest - b))
+        new_b = np.minimum(b, np.maximum(longest - half, longest - a))
+        self.counts["instances_truncated"] += int((a + b > longest).sum())
+        self.counts["tokens_truncated"] += int((a + b - new_a - new_b).sum())
+        rows = []
+        for start, end, cut in ((a_start, a_end, a - new_a), (b_start, b_end, b - new_b)):
+            front = self.rng.binomial(cut, 0.5).astype(np.int32)
+            new_start, new_end = start + front, end - (cut - front)
+            new_start = self._move_to_word_edge(new_start, new_end, front > 0, step=1)
+            new_end = self._move_to_word_edge(new_end, new_start, cut > front, step=-1)
+            rows += [new_start, new_end]
+        return np.stack(rows)
 
-    The official builder removes one token after the other from the longer segment, at its front or
-    its end with equal probability. This determines the final lengths, and the number of tokens
-    removed in front is binomial. Which of two equal segments loses a token is random, so that the
-    lengths do not tell the order of the segments. Then a cut inside a word is moved to the
-    edge of the word, away from the removed part, unless that would empty the segment.
-    """
-    longest = options.max_text_tokens
-    a_start, a_end, b_start, b_end = segments
-    a, b = a_end - a_start, b_end - b_start
-    half = longest // 2 + rng.integers(0, 1 + longest % 2, len(a), np.int32)
-    new_a = np.minimum(a, np.maximum(half, longest - b))
-    new_b = np.minimum(b, np.maximum(longest - half, longest - a))
-    counts["instances_truncated"] += int((a + b > longest).sum())
-    counts["tokens_truncated"] += int((a + b - new_a - new_b).sum())
-    rows = []
-    for start, end, cut in ((a_start, a_end, a - new_a), (b_start, b_end, b - new_b)):
-        front = rng.binomial(cut, 0.5).astype(np.int32)
-        new_start, new_end = start + front, end - (cut - front)
-        new_start = _move_to_word_edge(new_start, new_end, front > 0, tokens, word_starts, step=1)
-        new_end = _move_to_word_edge(new_end, new_start, cut > front, tokens, word_starts, step=-1)
-        rows += [new_start, new_end]
-    return np.stack(rows)
+    def _move_to_word_edge(
+        self, edges: np.ndarray, others: np.ndarray, was_cut: np.ndarray, step: int
+    ) -> np.ndarray:
+        """Moves cut edges of segments inwards to the next word start; keeps them if there is none.
 
-
-def _move_to_word_edge(
-    edges: np.ndarray,
-    others: np.ndarray,
-    was_cut: np.ndarray,
-    tokens: np.ndarray,
-    word_starts: np.ndarray,
-    step: int,
-) -> np.ndarray:
-    """Moves cut edges of segments inwards to the next word start; keeps them if there is none.
-
-    The edges, int32 [n], are starts with a `step` of 1, or ends with -1. They must not reach the
-    `others`.
-    """
-    moved = edges.copy()
-    rows = np.flatnonzero(was_cut)
-    # Words are short, so a few steps over the edges are faster than one over the whole text.
-    while len(rows):
-        rows = rows[~word_starts[tokens[moved[rows]]]]
-        moved[rows] += step
-        rows = rows[moved[rows] != others[rows]]
-    return np.where(moved == others, edges, moved)
+        The edges, int32 [n], are starts with a `step` of 1, or ends with -1. They must not reach
+        the `others`.
+        """
+        moved = edges.copy()
+        rows = np.flatnonzero(was_cut)
+        # Words are short, so a few steps over the edges are faster than one over the whole text.
+        while len(rows):
+            rows = rows[~self.word_starts[self.bucket.tokens[moved[rows]]]]
+            moved[rows] += step
+            rows = rows[moved[rows] != others[rows]]
+        return np.where(moved == others, edges, moved)

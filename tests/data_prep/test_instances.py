@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data_prep.documents import DOCUMENT_END, SENTENCE_END, Bucket
-from albert_tf.data_prep.instances import _truncate, create_instances
+from albert_tf.data_prep.instances import _Cutter, create_instances
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 
 WORD_STARTS = np.ones(1000, bool)
@@ -250,8 +250,9 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     b_start = np.full(n, 100, np.int32)
     segments = np.stack([a_start, a, b_start, b_start + b])
     options = PretrainingOptions(max_seq_length=longest + 3)
-    counts = Counter()
-    short = _truncate(segments, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
+    bucket = Bucket(np.zeros(200, np.int32), np.zeros(1), np.zeros(1), 0)
+    cutter = _Cutter(bucket, WORD_STARTS, options, rng)
+    short = cutter.truncate(segments)
     short = Instances(*short, labels=None)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
     lengths = np.stack(lengths_of(short), axis=1)
@@ -261,8 +262,8 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     expected[equal] = [20, 21]
     lengths[equal] = np.sort(lengths[equal])
     np.testing.assert_array_equal(lengths, expected)
-    assert counts["tokens_truncated"] == (a + b).sum() - expected.sum()
-    assert counts["instances_truncated"] == (a + b > longest).sum()
+    assert cutter.counts["tokens_truncated"] == (a + b).sum() - expected.sum()
+    assert cutter.counts["instances_truncated"] == (a + b > longest).sum()
     removed = a - lengths_of(short)[0]
     front = short.a_start - a_start
     assert (front <= removed).all()
