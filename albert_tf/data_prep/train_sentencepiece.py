@@ -189,45 +189,41 @@ def train_sentencepiece(
     with lock_folder(folder):
         for output in [*outputs, os.path.join(folder, SPEC_FILE)]:
             files.check_output(output, input_files, overwrite)
-        return _train_and_save(input_files, output_prefix, settings)
-
-
-def _train_and_save(
-    input_files: list[str], output_prefix: str, settings: VocabularySettings
-) -> dict[str, object]:
-    counts: dict[str, int] = {}
-    read = _read_sentences(input_files, settings, counts)
-    sentences = sample_stream(read, settings.input_sentence_size, _SEED)
-    counts["sentences_sampled"] = len(sentences)
-    if not sentences:
-        raise AlbertError(
-            f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in {', '.join(input_files[:3])}; "
-            f"{counts['sentences_too_long']} were too long."
+        counts: dict[str, int] = {}
+        read = _read_sentences(input_files, settings, counts)
+        sentences = sample_stream(read, settings.input_sentence_size, _SEED)
+        counts["sentences_sampled"] = len(sentences)
+        if not sentences:
+            raise AlbertError(
+                f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in "
+                f"{', '.join(input_files[:3])}; {counts['sentences_too_long']} were too long."
+            )
+        print(
+            f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
+            f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this "
+            "takes from seconds to hours, without progress output.",
+            flush=True,
         )
-    print(
-        f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
-        f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this "
-        "takes from seconds to hours, without progress output.",
-        flush=True,
-    )
-    model = _train(sentences, settings)
-    name = f"{os.path.basename(output_prefix)}.model"
-    spec = TokenizerSpec(SENTENCEPIECE, name, settings.lower_case, settings.strip_accents, 0, "")
-    tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
-    result = {
-        "settings": dataclasses.asdict(settings),
-        "sentencepiece": importlib.metadata.version("sentencepiece"),
-        **counts,
-        **_report(tokenizer, sentences),
-        "model_sha256": tokenizer.spec.sha256,
-    }
-    files.write_json(f"{output_prefix}.training.json", result)
-    # As SentencePiece writes it.
-    pieces = ModelProto.FromString(model).pieces
-    lines = (f"{entry.piece}\t{entry.score:g}\n" for entry in pieces)
-    files.write_text(f"{output_prefix}.vocab", "".join(lines))
-    tokenizer.save(os.path.dirname(output_prefix) or os.curdir)
-    return result
+        model = _train(sentences, settings)
+        name = f"{os.path.basename(output_prefix)}.model"
+        spec = TokenizerSpec(
+            SENTENCEPIECE, name, settings.lower_case, settings.strip_accents, 0, ""
+        )
+        tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
+        result = {
+            "settings": dataclasses.asdict(settings),
+            "sentencepiece": importlib.metadata.version("sentencepiece"),
+            **counts,
+            **_report(tokenizer, sentences),
+            "model_sha256": tokenizer.spec.sha256,
+        }
+        files.write_json(f"{output_prefix}.training.json", result)
+        # As SentencePiece writes it.
+        pieces = ModelProto.FromString(model).pieces
+        lines = (f"{entry.piece}\t{entry.score:g}\n" for entry in pieces)
+        files.write_text(f"{output_prefix}.vocab", "".join(lines))
+        tokenizer.save(folder or os.curdir)
+        return result
 
 
 def define_flags() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -70,33 +70,6 @@ def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Ten
     if strip_accents:
         texts = drop_combining(texts)
     return lower(texts) if lower_case else texts
-
-
-def _spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """Takes the steps of BERT's basic tokenization that change characters of string [B].
-
-    Each white space becomes a space, and each ideograph gets a space on either side.
-    """
-    # Spaces first: some of them are control characters, which are dropped below.
-    texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
-    texts = tf.strings.regex_replace(texts, f"([{wordpiece.IDEOGRAPHS}])", r" \1 ")
-    texts = tf.strings.regex_replace(texts, f"[{_character_class(wordpiece.is_dropped)}]", "")
-    if lower_case:
-        texts = lower(texts)
-    if strip_accents:
-        texts = drop_combining(tf_text.normalize_utf8(texts, "NFD"))
-    return texts
-
-
-def _split_words(texts: tf.Tensor, symbols: Iterable[str]) -> _Spans:
-    """Splits `_spaced_words` at spaces, and around symbols and punctuation.
-
-    Returns words and their bytes.
-    """
-    marks = f"[{_character_class(wordpiece.is_punctuation)}]"
-    if symbols:
-        marks = f"{wordpiece.symbol_pattern(symbols)}|{marks}"
-    return tf_text.regex_split_with_offsets(texts, f" |{marks}", marks)
 
 
 def _each_character(
@@ -239,8 +212,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        spec = tokenizer.spec
-        self._spaced = lambda texts: _spaced_words(texts, spec.lower_case, spec.strip_accents)
+        self._spec = tokenizer.spec
         self._unknown_id, self._symbols = tokenizer.unk_id, tokenizer.symbols
         pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
         for symbol, i in self._symbols.items():
@@ -254,14 +226,39 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
             no_pretokenization=True,
         )
 
+    def _spaced(self, texts: tf.Tensor) -> tf.Tensor:
+        """Takes the steps of BERT's basic tokenization that change characters of string [B].
+
+        Each white space becomes a space, and each ideograph gets a space on either side.
+        """
+        # Spaces first: some of them are control characters, which are dropped below.
+        texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
+        texts = tf.strings.regex_replace(texts, f"([{wordpiece.IDEOGRAPHS}])", r" \1 ")
+        texts = tf.strings.regex_replace(texts, f"[{_character_class(wordpiece.is_dropped)}]", "")
+        if self._spec.lower_case:
+            texts = lower(texts)
+        if self._spec.strip_accents:
+            texts = drop_combining(tf_text.normalize_utf8(texts, "NFD"))
+        return texts
+
+    def _words(self, texts: tf.Tensor) -> _Spans:
+        """Splits `_spaced` texts at spaces, and around symbols and punctuation.
+
+        Returns words and their bytes.
+        """
+        marks = f"[{_character_class(wordpiece.is_punctuation)}]"
+        if self._symbols:
+            marks = f"{wordpiece.symbol_pattern(self._symbols)}|{marks}"
+        return tf_text.regex_split_with_offsets(self._spaced(texts), f" |{marks}", marks)
+
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words, _, _ = _split_words(self._spaced(texts), self._symbols)
+        words, _, _ = self._words(texts)
         return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
 
     def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
         """Returns ids, and the start and end of each in the characters of the text."""
-        words, word_begins, word_ends = _split_words(self._spaced(texts), self._symbols)
+        words, word_begins, word_ends = self._words(texts)
         ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
         word = ids.value_rowids()
         word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))
