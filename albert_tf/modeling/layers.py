@@ -35,7 +35,7 @@ class WeightedLayer(keras.layers.Layer):
       dtype: see Policy.
     """
 
-    def __init__(self, prefix: str, initializer_range: float = 0.02, dtype: Policy = None) -> None:
+    def __init__(self, prefix: str, initializer_range: float, dtype: Policy = None) -> None:
         super().__init__(name=prefix.replace("/", "_"), dtype=dtype, autocast=False)
         self._prefix = prefix
         self._initializer_range = initializer_range

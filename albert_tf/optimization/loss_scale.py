@@ -33,12 +33,9 @@ class LossScale(tf.Module):
       good_steps: those in a row since the scale last changed, an int64 variable.
     """
 
-    def __init__(
-        self, initial_scale: float = INITIAL_SCALE, growth_steps: int = GROWTH_STEPS
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__(name="loss_scale")
-        self._growth_steps = growth_steps
-        self.value = tf.Variable(initial_scale, trainable=False, dtype=tf.float32, name="value")
+        self.value = tf.Variable(INITIAL_SCALE, trainable=False, dtype=tf.float32, name="value")
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
@@ -62,7 +59,7 @@ class LossScale(tf.Module):
         the same on all replicas.
         """
         steps = self.good_steps + 1
-        grows = steps >= self._growth_steps
+        grows = steps >= GROWTH_STEPS
         larger = tf.where(grows, tf.minimum(2.0 * self.value, MAX_SCALE), self.value)
         smaller = tf.maximum(0.5 * self.value, MIN_SCALE)
         zero = tf.zeros_like(steps)

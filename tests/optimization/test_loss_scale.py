@@ -7,7 +7,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.optimization import loss_scale
 from albert_tf.optimization.loss_scale import MAX_SCALE, LossScale
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Makes a scale that starts at a value, and doubles after a number of good steps."""
+
+    def start(value, growth_steps=2000):
+        monkeypatch.setattr(loss_scale, "INITIAL_SCALE", value)
+        monkeypatch.setattr(loss_scale, "GROWTH_STEPS", growth_steps)
+        return LossScale()
+
+    return start
 
 
 def scales(scale, steps):
@@ -19,16 +32,16 @@ def scales(scale, steps):
     return after
 
 
-def test_the_scale_halves_at_once_and_doubles_after_good_steps_in_a_row():
-    scale = LossScale(initial_scale=8.0, growth_steps=3)
+def test_the_scale_halves_at_once_and_doubles_after_good_steps_in_a_row(start):
+    scale = start(8.0, 3)
     good = [True] * 3
     assert scales(scale, [*good, *good]) == [8, 8, 16, 16, 16, 32]
     assert scales(scale, [True, True, False, *good]) == [32, 32, 16, 16, 16, 32]
     assert scales(scale, [False, False]) == [16, 8]
 
 
-def test_the_scale_stays_between_1_and_its_limit():
-    scale = LossScale(initial_scale=4.0, growth_steps=1)
+def test_the_scale_stays_between_1_and_its_limit(start):
+    scale = start(4.0, 1)
     assert scale.can_shrink
     assert scales(scale, [False] * 4) == [2, 1, 1, 1]
     assert not scale.can_shrink
@@ -37,14 +50,14 @@ def test_the_scale_stays_between_1_and_its_limit():
 
 
 @pytest.mark.parametrize("exponent", [0, 15, 24])
-def test_scaling_and_unscaling_change_no_bit(exponent):
-    scale = LossScale(initial_scale=2.0**exponent)
+def test_scaling_and_unscaling_change_no_bit(exponent, start):
+    scale = start(2.0**exponent)
     values = tf.random.stateless_normal([1000], seed=[1, 2]) * 1e-6
     (result,) = scale.unscaled([scale.scaled(values)])
     np.testing.assert_array_equal(result, values)
 
 
-def test_small_gradients_survive_float16_only_with_the_scale():
+def test_small_gradients_survive_float16_only_with_the_scale(start):
     """The gradient of the loss, 1e-9, is zero in float16."""
 
     def gradient(scale):
@@ -55,14 +68,14 @@ def test_small_gradients_survive_float16_only_with_the_scale():
         (result,) = scale.unscaled([tape.gradient(loss, weight)])
         return float(result)
 
-    assert gradient(LossScale(initial_scale=1.0)) == 0
     assert gradient(LossScale()) == pytest.approx(1e-9, rel=2e-3)
+    assert gradient(start(1.0)) == 0
 
 
-def test_the_replicas_keep_the_same_scale():
+def test_the_replicas_keep_the_same_scale(start):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
-        scale = LossScale(initial_scale=8.0, growth_steps=2)
+        scale = start(8.0, 2)
 
     @tf.function
     def run(finite):

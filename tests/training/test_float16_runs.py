@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import DivergedError
-from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.optimization import loss_scale
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import divergence
-from albert_tf.training import loop as loop_module
 from albert_tf.training.run import TrainingRun
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
@@ -38,8 +35,8 @@ def start_at(monkeypatch):
     """Makes runs start at a loss scale, and double it after a number of good steps."""
 
     def start_at(scale, growth_steps=2000):
-        new = functools.partial(LossScale, scale, growth_steps)
-        monkeypatch.setattr(loop_module, "LossScale", new)
+        monkeypatch.setattr(loss_scale, "INITIAL_SCALE", scale)
+        monkeypatch.setattr(loss_scale, "GROWTH_STEPS", growth_steps)
 
     return start_at
 
