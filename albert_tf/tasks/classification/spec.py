@@ -69,6 +69,7 @@ class ClassificationSpec(Settings):
         "How the logits of a text's windows, or of a regression its numbers, become one: their "
         "mean, or for each label the maximum.",
         choices=(MEAN, "max"),
+        flag=None,
     )
     best_metric: str | None = setting(
         None,

@@ -52,15 +52,15 @@ class EmbeddingSpec(Settings):
         "mean",
         "The vector of a text: the mean of the last layer over its tokens, or its output at [CLS].",
         choices=POOLINGS,
-        needs="do_train",
+        flag=None,
     )
     temperature: float = setting(
         0.05,
         "Divides the cosines in the loss; a lower one attends to the most similar of the other "
         "texts.",
         minimum=ABOVE_0,
-        needs="do_train",
         source="Gao et al. 2021 (SimCSE), section 3",
+        flag=None,
     )
     normalize: bool = True
 
