@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AlbertEncoder: embeddings, transformer and pooler as one Keras model."""
+"""AlbertEncoder: embeddings, transformer and pooler as one Keras model; and sentence vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from albert_tf.modeling.attention import Select, additive_mask
 from albert_tf.modeling.kernels.dense import affine, layer_norm
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.graph_mode import GraphMode, current_mode
-from albert_tf.modeling.layers import Inputs, Policy, WeightedLayer, dimension
+from albert_tf.modeling.layers import Inputs, Outputs, Policy, WeightedLayer, dimension
 from albert_tf.modeling.transformer import Transformer
 
 #: Registers a model, so that Keras finds its class by name.
@@ -283,3 +283,35 @@ def pooled(encoder: AlbertEncoder, inputs: Inputs, pooling: str, training: bool 
         return outputs[:, 0]
     present = tf.cast(inputs["input_mask"], tf.float32)[..., None]
     return tf.reduce_sum(outputs * present, axis=1) / tf.reduce_sum(present, axis=1)
+
+
+@serializable
+class AlbertEmbedder(AlbertModel):
+    """One vector for each text, see `pooled`.
+
+    Called with the encoder's dict, int32 [B, S]. Returns a dict: `embedding` float32 [B, H].
+
+    Args:
+      config: the architecture.
+      pooling: one of albert_tf.config.POOLINGS.
+      normalize: divide each vector by its length, so that dot products are cosines.
+    """
+
+    ARGUMENTS = ("pooling", "normalize")
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        pooling: str = "mean",
+        normalize: bool = True,
+        dtype: Policy = None,
+        name: str | None = "albert_embedder",
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.pooling, self.normalize = pooling, normalize
+        self.encoder = AlbertEncoder(config, dtype)
+
+    def call(self, inputs: Inputs, training: bool = False) -> Outputs:
+        """Embeds a batch; see the class."""
+        vectors = pooled(self.encoder, inputs, self.pooling, training)
+        return {"embedding": tf.math.l2_normalize(vectors, -1) if self.normalize else vectors}

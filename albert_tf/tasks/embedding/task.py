@@ -14,8 +14,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
-from albert_tf.modeling.embedder import AlbertEmbedder
-from albert_tf.modeling.encoder import INPUTS
+from albert_tf.modeling.encoder import INPUTS, AlbertEmbedder
 from albert_tf.modeling.layers import dimension
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read_embedding
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
