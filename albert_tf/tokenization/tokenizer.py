@@ -132,6 +132,10 @@ class Tokenizer:
       spec: the TokenizerSpec.
       data: content of the vocabulary file.
       source: path of the file that it was read from.
+      vocab_size: number of pieces.
+      digit_comma_parts: ids of SentencePiece pieces such as "2013,", which are split, with their
+        parts' ids.
+      symbols: ids of the symbols that were added to a WordPiece vocabulary, by their cleaned form.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       named_ids: the same by "pad", "unk", "cls", "sep" and "mask".
       special_ids: int32 [n], sorted: unk_id, and the ids that no text encodes to. Masking never
@@ -150,6 +154,9 @@ class Tokenizer:
         self.data, self.source = data, source
         kind = SentencePieceModel if spec.kind == SENTENCEPIECE else WordPieceModel
         self._model = kind(data, source, spec.lower_case, spec.strip_accents)
+        self.vocab_size = len(self._model.pieces)
+        self.digit_comma_parts = getattr(self._model, "replacements", {})
+        self.symbols = getattr(self._model, "symbols", {})
         digest = hashlib.sha256(data).hexdigest()
         self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size, sha256=digest)
         specials = [self._model.pad, self._model.unk, "[CLS]", "[SEP]", "[MASK]"]
@@ -239,21 +246,6 @@ class Tokenizer:
             return self.data
         spec = self.spec
         return whole_model(self.data, spec.lower_case, spec.strip_accents, self.digit_comma_parts)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of pieces."""
-        return len(self._model.pieces)
-
-    @property
-    def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
-        """Ids of SentencePiece pieces such as "2013,", which are split, with their parts' ids."""
-        return getattr(self._model, "replacements", {})
-
-    @property
-    def symbols(self) -> Mapping[str, int]:
-        """Ids of the symbols that were added to a WordPiece vocabulary, by their cleaned form."""
-        return getattr(self._model, "symbols", {})
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`, without [CLS] and [SEP].
