@@ -89,16 +89,15 @@ def encoder_export(
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
-    the list of all layers' outputs. With a pretrainer, the root has two more objects: `mlm` also
-    takes `masked_lm_positions`, int32 [B, P], and adds `mlm_logits` [B, P, V]; `sop` adds
-    `sop_logits` [B, 2]. The root's weights do not include those of the heads.
+    the list of all layers' outputs. With a pretrainer, the root has another object, `mlm`, which
+    also takes `masked_lm_positions`, int32 [B, P], and adds `mlm_logits` [B, P, V] and `sop_logits`
+    [B, 2]. The root's weights do not include those of the heads.
 
     The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
     albert_config.json beside it let load_pretrained read the SavedModel.
     """
     heads = model if isinstance(model, AlbertPretrainer) else None
     encoder = model.encoder if heads else model
-    weights = encoder.named_weights()
 
     # All functions share this graph: a deep one takes seconds to trace and megabytes to store.
     @tf.function(autograph=False)
@@ -107,23 +106,20 @@ def encoder_export(
         outputs = tf.nest.map_structure(lambda y: tf.cast(y, tf.float32), outputs)
         return {"default": outputs["pooled_output"], **outputs}
 
-    def predict_tokens(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+    def predict(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
         # The gradient computes with the positions; with int32 it would run on the CPU.
         positions = tf.cast(inputs["masked_lm_positions"], tf.int64)
         outputs = encode({name: inputs[name] for name in INPUTS}, training)
         sequence = tf.gather(outputs["sequence_output"], positions, batch_dims=1)
-        logits = heads.mlm_head(sequence, encoder.embeddings.word_embeddings)
-        return {**outputs, "mlm_logits": logits}
+        logits = {
+            "mlm_logits": heads.mlm_head(sequence, encoder.embeddings.word_embeddings),
+            "sop_logits": heads.sop_head(outputs["pooled_output"]),
+        }
+        return {**outputs, **logits}
 
-    def predict_order(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
-        outputs = encode(inputs, training)
-        return {**outputs, "sop_logits": heads.sop_head(outputs["pooled_output"])}
-
-    root = _trainable(encode, weights)
+    root = _trainable(encode, encoder.named_weights())
     if heads:
-        mlm_weights = {**weights, **heads.mlm_head.named_weights()}
-        root.mlm = _trainable(predict_tokens, mlm_weights, "masked_lm_positions")
-        root.sop = _trainable(predict_order, {**weights, **heads.sop_head.named_weights()})
+        root.mlm = _trainable(predict, heads.named_weights(), "masked_lm_positions")
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -176,10 +172,7 @@ def _encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
             rows, length = inputs["input_mask"].shape
             positions = np.array([[0, 1, length // 2]] * rows, np.int32)
             with_positions = {**inputs, "masked_lm_positions": positions}
-            outputs = arrays(model(with_positions))
-            for name, taken in (("mlm", with_positions), ("sop", inputs)):
-                logits = f"{name}_logits"
-                probes.append(Probe(taken, {logits: outputs[logits]}, name))
+            probes.append(Probe(with_positions, arrays(model(with_positions)), "mlm"))
     return probes
 
 

@@ -105,7 +105,7 @@ def ids_export(
         f"{title} for {_TITLES[file_format]}",
         _EXAMPLES[file_format],
         None,
-        {"serving_default": serve},
+        {},
         [Probe(batch, arrays(function(batch))) for batch in probe_batches(model.config)],
         files={
             f"model.{file_format}": content,

@@ -58,7 +58,7 @@ class Export:
       title: what it is, such as "ALBERT encoder".
       example: Python code that uses it, with {name} for its name.
       root: the object of a SavedModel; None for other formats.
-      signatures: concrete functions by name.
+      signatures: of a SavedModel, concrete functions by name.
       probes: calls that check it.
       assets: of a SavedModel, (file name, content) by the root's attribute.
       files: further files: content by name.
@@ -123,15 +123,9 @@ def publish(
             f"Loaded in a fresh process (TensorFlow {tf.__version__}) and called "
             f"{len(export.probes)} times, with two batch sizes and two lengths: outputs differ "
             f"from those of the model in float32 by at most {largest:.1e} of their largest value "
-            f"(`{REPORT_FILE}`). The export computes in {export.precision}; its inputs and outputs "
-            "have the types above."
+            f"(`{REPORT_FILE}`). The export computes in {export.precision}."
         )
-        card_sections = {
-            "Signatures": signature_list(export.signatures),
-            "Check": check,
-            **sections,
-            **_TO_BE_FILLED_IN,
-        }
+        card_sections = {"Check": check, **sections, **_TO_BE_FILLED_IN}
         card = model_card(export.title, name, export.example, card_sections)
         files.write_text(os.path.join(folder, CARD_FILE), card)
     log.info(f"The {export.title} is in {path}; {CARD_FILE} there describes it.")
@@ -156,18 +150,3 @@ def model_card(title: str, name: str, example: str, sections: Mapping[str, Any])
         if content:
             parts += [f"## {title}", content]
     return "\n\n".join(parts) + "\n"
-
-
-def signature_list(signatures: Mapping[str, Any]) -> str:
-    """Returns the inputs and outputs of concrete functions by name as a list in Markdown."""
-    lines = []
-    for name, function in signatures.items():
-        specs = tf.nest.flatten(function.structured_input_signature)
-        inputs = {spec.name: spec for spec in specs if isinstance(spec, tf.TensorSpec)}
-        lines.append(f"- `{name}`: {_specs(inputs)} → {_specs(function.structured_outputs)}")
-    return "\n".join(lines)
-
-
-def _specs(specs: Mapping[str, Any]) -> str:
-    shapes = {name: str(spec.shape.as_list()).replace("None", "?") for name, spec in specs.items()}
-    return ", ".join(f"`{name}` {specs[name].dtype.name} {shapes[name]}" for name in specs)

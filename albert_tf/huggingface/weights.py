@@ -102,20 +102,21 @@ def _names(config: AlbertConfig) -> dict[str, str]:
     return names
 
 
-def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.ndarray], list[str]]:
+def read_hugging_face(folder: str, config: AlbertConfig) -> dict[str, np.ndarray]:
     """Reads the weights of an ALBERT in a folder that Hugging Face's `save_pretrained` wrote.
 
     Returns:
       The weights by official name, in their official orientation and the dtype of the file;
-      weights without an official name keep their own. And the names of other tensors: copies of
-      tied weights, tables of constants, and a projection without effect, if E = H.
+      weights without an official name keep their own. Copies of tied weights, tables of constants,
+      and a projection without effect, if E = H, are left out.
 
     Raises:
       AlbertError: there are no weights that can be read safely, copies of tied weights differ, or
         the projection of a model with E = H has an effect.
     """
     stored, weights = _read_all(folder), {}
-    state = [name for name in _CONSTANTS if stored.pop(name, None) is not None]
+    for name in _CONSTANTS:
+        stored.pop(name, None)
     for ours, theirs in _names(config).items():
         # Encoders saved alone lack the prefix.
         names = (theirs, theirs.removeprefix(_PREFIX), _COPIES.get(theirs, theirs))
@@ -129,7 +130,6 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
                         "get the model again."
                     )
             weights[ours] = found[name].T if ours.endswith("/kernel") else found[name]
-            state += copies
     for theirs, identity in _identity_projection(config, np.float32).items():
         for name in {theirs, theirs.removeprefix(_PREFIX)} & {*stored}:
             if not np.array_equal(stored.pop(name), identity):
@@ -137,8 +137,7 @@ def read_hugging_face(folder: str, config: AlbertConfig) -> tuple[dict[str, np.n
                     f"In {folder}, embedding_size equals hidden_size, but {name} projects one to "
                     "the other, which our model does not support."
                 )
-            state.append(name)
-    return {**weights, **stored}, state
+    return {**weights, **stored}
 
 
 def _read_all(folder: str) -> dict[str, np.ndarray]:

@@ -59,8 +59,6 @@ def main() -> None:
         FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial, FLAGS.overwrite
     )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
-    if report.state:
-        print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")
     if report.repeated:
         print(f"{report.positions_note.capitalize()}.")
     for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):

@@ -45,7 +45,7 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", None, ["model", "model_with_mlm", "preprocessing"], "model: the encoder; "
-        "model_with_mlm: with the pretraining heads, as .mlm and .sop; preprocessing: the "
+        "model_with_mlm: with the pretraining heads, as .mlm; preprocessing: the "
         "tokenizer and packing of inputs. Default: the whole model, which reads text if it was "
         "fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
     )  # fmt: skip

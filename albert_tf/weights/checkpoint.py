@@ -91,9 +91,12 @@ def _readable_files(prefix: str) -> list[str]:
 class TensorFlowSource(Source):
     """Weights in a checkpoint of TensorFlow, opened when they are needed."""
 
-    _prefix: str
     #: The key of each weight in the checkpoint, by official name.
     _keys: Mapping[str, str]
+
+    @property
+    def _prefix(self) -> str:
+        return self.location
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -124,10 +127,6 @@ class CheckpointSource(TensorFlowSource):
         """The checkpoint's name."""
         return find_checkpoint(self._path)
 
-    @property
-    def _prefix(self) -> str:
-        return self.location
-
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
         return weight_keys(self._stored)
@@ -136,11 +135,6 @@ class CheckpointSource(TensorFlowSource):
     def shapes(self) -> dict[str, list[int]]:
         """Shapes by official name."""
         return {name: self._stored[key] for name, key in self._keys.items()}
-
-    @functools.cached_property
-    def state(self) -> list[str]:
-        """Keys of optimizer slots and counters."""
-        return sorted({*self._stored} - {*self._keys.values()})
 
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint or of the run, or the only file of a

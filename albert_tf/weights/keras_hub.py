@@ -8,7 +8,6 @@ import functools
 import io
 import itertools
 import os
-from collections.abc import Mapping
 
 import h5py
 import numpy as np
@@ -18,7 +17,7 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import ArraysSource
 
 #: The file that tells a preset from a Hugging Face folder.
 PRESET_WEIGHTS = "model.weights.h5"
@@ -73,10 +72,8 @@ def _paths(config: AlbertConfig) -> dict[str, str]:
     return paths
 
 
-class KerasHubSource(Source):
+class KerasHubSource(ArraysSource):
     """The AlbertBackbone in a preset; a head beside it is not read."""
-
-    state = ()
 
     @functools.cached_property
     def _weights(self) -> dict[str, np.ndarray]:
@@ -95,15 +92,6 @@ class KerasHubSource(Source):
                     [config.hidden_size] * (1 + name.endswith("kernel"))
                 )
         return weights
-
-    @property
-    def shapes(self) -> Mapping[str, list[int]]:
-        """Returns the shapes by official name."""
-        return {name: list(values.shape) for name, values in self._weights.items()}
-
-    def read(self, name: str) -> np.ndarray:
-        """Returns the weight of that name."""
-        return self._weights[name]
 
     def _read_config(self) -> AlbertConfig:
         path = os.path.join(self._path, CONFIG)

@@ -22,7 +22,7 @@ from albert_tf.io.json_values import joined
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.keras_hub import PRESET_WEIGHTS, KerasHubSource
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import ArraysSource, Source
 from albert_tf.weights.tfhub import SavedModelSource
 
 #: The scope of all variables of the encoder.
@@ -67,23 +67,12 @@ def open_source(path: str) -> Source:
     return CheckpointSource(path)
 
 
-class _HuggingFaceSource(Source):
+class _HuggingFaceSource(ArraysSource):
     """An ALBERT in a folder that Hugging Face's `save_pretrained` wrote."""
 
     @functools.cached_property
-    def _read(self) -> tuple[dict[str, np.ndarray], list[str]]:
+    def _weights(self) -> dict[str, np.ndarray]:
         return read_hugging_face(self._path, self._read_config())
-
-    @property
-    def shapes(self) -> Mapping[str, Sequence[int]]:
-        return {name: list(values.shape) for name, values in self._read[0].items()}
-
-    @property
-    def state(self) -> Sequence[str]:
-        return self._read[1]
-
-    def read(self, name: str) -> np.ndarray:
-        return self._read[0][name]
 
     @property
     def needs_pooler(self) -> bool:
@@ -111,6 +100,13 @@ def check_architecture(config: AlbertConfig, path: str) -> None:
             )
 
 
+def differences(missing: Sequence[str], unexpected: Sequence[str]) -> str:
+    """Describes some of the weights that a checkpoint lacks, or has beside ours; "" without any."""
+    parts = [f"it lacks {joined(missing, 2000)}"] if missing else []
+    parts += [f"it also has {joined(unexpected, 2000)}"] if unexpected else []
+    return "; ".join(parts)
+
+
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
     """The result of `assign_weights`: names by outcome.
@@ -123,24 +119,7 @@ class LoadReport:
     matched: tuple[str, ...]
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
-    state: tuple[str, ...] = ()
     repeated: int | None = None
-
-    @property
-    def missing_of_encoder(self) -> list[str]:
-        """Names in `missing` of the encoder's weights, without the pooler."""
-        return [n for n in self.missing if n.startswith(ENCODER_SCOPE) and n not in POOLER]
-
-    @property
-    def unexpected_of_encoder(self) -> list[str]:
-        """Names in `unexpected` of layers that the model does not have."""
-        return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
-
-    def differences(self, missing: Sequence[str], unexpected: Sequence[str]) -> str:
-        """Describes some of the names in `missing` and `unexpected`; "" without any."""
-        parts = [f"it lacks {joined(missing, 2000)}"] if missing else []
-        parts += [f"it also has {joined(unexpected, 2000)}"] if unexpected else []
-        return "; ".join(parts)
 
     @property
     def positions_note(self) -> str:
@@ -177,17 +156,19 @@ def load_weights(
     """
     source = path if isinstance(path, Source) else open_source(path)
     report = assign_weights(source, named_weights)
-    required = report.missing if whole else report.missing_of_encoder
+    required = report.missing
+    if not whole:
+        required = [n for n in required if n.startswith(ENCODER_SCOPE) and n not in POOLER]
     if POOLER.issuperset(required) and not source.needs_pooler:
         required = ()
-    left_out = report.unexpected_of_encoder
+    left_out = [n for n in report.unexpected if n.startswith(_LAYERS_SCOPE)]
     if required or left_out:
         advice = "Use the configuration the checkpoint was trained with."
         if not left_out and {*required} <= POOLER | SENTENCE_ORDER:
             advice = "Other libraries' masked LMs lack these weights; fine-tune the model first."
         raise AlbertError(
             f"The checkpoint {report.checkpoint} does not fit the model; "
-            f"{report.differences(required, left_out)}. {advice}"
+            f"{differences(required, left_out)}. {advice}"
         )
     return report
 
@@ -214,7 +195,7 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
             values = read_finite(source, name)
             variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
             matched.append(name)
-        names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
+        names = (tuple(matched), tuple(missing), tuple(sorted(left)))
     except DamagedError as error:
         raise DamagedError(f"{error} Get it again, or name another checkpoint.") from error
     except AlbertError:

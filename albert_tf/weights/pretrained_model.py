@@ -27,7 +27,14 @@ from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
 from albert_tf.tokenization.wordpiece import CONTINUATION
-from albert_tf.weights.load import POOLER, SENTENCE_ORDER, LoadReport, load_weights, open_source
+from albert_tf.weights.load import (
+    POOLER,
+    SENTENCE_ORDER,
+    LoadReport,
+    differences,
+    load_weights,
+    open_source,
+)
 
 MASK = "[MASK]"
 #: The scope of the masked-language-model head.
@@ -98,17 +105,17 @@ def _check_report(report: LoadReport, allow_partial: bool, names: set[str]) -> N
     """
     if report.repeated:
         warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
-    differences = printable(report.differences(report.missing, report.unexpected))
-    if not differences:
+    found = printable(differences(report.missing, report.unexpected))
+    if not found:
         return
     head = {name for name in names if name.startswith(_HEAD_SCOPE)}
     lacks_heads = {*report.missing} - POOLER - SENTENCE_ORDER in (set(), head)
     if not (allow_partial or (lacks_heads and not report.unexpected)):
         raise AlbertError(
-            f"The checkpoint {report.checkpoint} is not a whole pretrained model: {differences}. "
+            f"The checkpoint {report.checkpoint} is not a whole pretrained model: {found}. "
             "A model with other heads can be loaded in part (allow_partial)."
         )
-    warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
+    warnings.warn(f"{report.checkpoint} was loaded in part: {found}.", stacklevel=3)
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")

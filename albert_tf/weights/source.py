@@ -7,7 +7,7 @@ from __future__ import annotations
 import abc
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -26,13 +26,11 @@ class Source(abc.ABC):
     Attributes:
       location: a checkpoint's name or a folder, for messages.
       shapes: shape by official name; weights without an official name keep their own.
-      state: the source's names of other contents: optimizer slots, step, copies of tied weights.
       needs_pooler: false if the model that the weights are of does not use a pooler.
       _path: what the source was opened with, without searching it.
     """
 
     shapes: Mapping[str, list[int]]
-    state: Sequence[str]
     needs_pooler: bool = True
 
     def __init__(self, path: str) -> None:
@@ -84,3 +82,22 @@ class Source(abc.ABC):
     def _find_vocabulary(self) -> str | None:
         """Returns the path for Tokenizer.from_file, None if there is no vocabulary."""
         return find_vocabulary(self._path)
+
+
+class ArraysSource(Source):
+    """Weights that are all read at the first use.
+
+    Attributes:
+      _weights: them by official name.
+    """
+
+    _weights: Mapping[str, np.ndarray]
+
+    @property
+    def shapes(self) -> Mapping[str, list[int]]:
+        """Returns the shapes by official name."""
+        return {name: list(values.shape) for name, values in self._weights.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns the weight of that name."""
+        return self._weights[name]

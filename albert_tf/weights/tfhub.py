@@ -80,18 +80,13 @@ class SavedModelSource(TensorFlowSource):
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
-        """Shapes by official name, without an axis for the heads."""
+        """Shapes of float weights by official name, without an axis for the heads."""
         dtypes = self._reader.get_variable_to_dtype_map()
         return {
             name: _without_heads(name, self._stored[key])
             for name, key in self._keys.items()
             if dtypes[key].is_floating
         }
-
-    @functools.cached_property
-    def state(self) -> list[str]:
-        """Variables that are not float, such as do_lower_case."""
-        return sorted({*self._keys} - {*self.shapes})
 
     def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json in the assets, or beside saved_model.pb."""

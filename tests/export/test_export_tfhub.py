@@ -89,7 +89,7 @@ def test_a_masked_lm_without_a_sentence_order_head_is_exported_as_an_encoder(
     albert_tf.export_model(str(tmp_path / "model"), str(tmp_path / "saved"))
     assert "has no sentence order head; its encoder is exported alone" in capsys.readouterr().out
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
+    assert not hasattr(loaded, "mlm")
     bare = {name: value for name, value in kept.items() if "pooler" not in name}
     write_tf2(str(tmp_path / "bare"), config, wordpiece_tokenizer, bare)
     with pytest.raises(AlbertError, match="masked LMs lack these weights; fine-tune the model"):
@@ -140,13 +140,14 @@ def test_an_exported_release_has_the_outputs_of_the_release(exported_release):
     inputs, expected = golden_outputs(TF1_TINY)
     outputs, loaded = hub.KerasLayer(path)(inputs), hub.load(path)
     positions = tf.constant(expected["masked_lm_positions"], tf.int32)
-    logits = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
+    heads = loaded.mlm({**inputs, "masked_lm_positions": positions})
+    logits = heads["mlm_logits"]
     found = {
         "pooled_output": outputs["pooled_output"],
         "sequence_output": outputs["sequence_output"],
         "all_layers": outputs["encoder_outputs"],
         "mlm_log_probs": tf.reshape(tf.nn.log_softmax(logits), expected["mlm_log_probs"].shape),
-        "sop_log_probs": tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"]),
+        "sop_log_probs": tf.nn.log_softmax(heads["sop_logits"]),
     }
     for name, value in found.items():
         np.testing.assert_allclose(value, expected[name], atol=1e-5, err_msg=name)

@@ -6,9 +6,7 @@ import copy
 import json
 import re
 
-import tensorflow as tf
-
-from albert_tf.export.saved_model import model_card, signature_list
+from albert_tf.export.saved_model import model_card
 
 SECTIONS = {
     "Task": {"labels": ["bad", "good|great"], "columns": {"text": "sentence", "id": None}},
@@ -32,15 +30,3 @@ def test_all_facts_are_in_the_card_without_folders():
     assert "/home" not in card
     assert "load('movies')" in card and "ckpt-400" in card
     assert "## Evaluation" not in card
-
-
-def test_signatures_are_shown_with_types_and_shapes():
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "sentences")])
-    def answer(sentences):
-        return {"label": sentences, "probabilities": tf.zeros([tf.size(sentences), 2])}
-
-    lines = signature_list({"serving_default": answer.get_concrete_function()})
-    assert lines == (
-        "- `serving_default`: `sentences` string [?] → `label` string [?], "
-        "`probabilities` float32 [?, 2]"
-    )

@@ -62,7 +62,7 @@ def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, saved
         (reported["called"], *probe.inputs["input_mask"].shape)
         for reported, probe in zip(report["probes"], export.probes)
     }
-    assert called == set(itertools.product(("the model", "mlm", "sop"), (1, 4), (8, 32)))
+    assert called == set(itertools.product(("the model", "mlm"), (1, 4), (8, 32)))
     differences = [value for p in report["probes"] for value in p["differences"].values()]
     assert 0 <= max(differences) == report["largest_difference"] < 1e-5
     # All outputs, including each layer's.

@@ -108,8 +108,7 @@ def test_copies_of_tied_weights_must_equal_them(folder):
         tensors["predictions.decoder.bias"] = tensors["predictions.bias"]
 
     change_tensors(folder, add_copies)
-    report = albert_tf.load_pretrained(str(folder)).load_report
-    assert report.state == ("predictions.decoder.weight", "predictions.decoder.bias")
+    assert not albert_tf.load_pretrained(str(folder)).load_report.unexpected
     change_tensors(folder, lambda t: t.update({"predictions.decoder.bias": np.ones(120, "f4")}))
     with pytest.raises(AlbertError, match=r"decoder\.bias differs from predictions\.bias"):
         albert_tf.load_pretrained(str(folder))
@@ -124,14 +123,13 @@ def test_tied_weights_are_read_under_either_name(folder):
     change_tensors(folder, rename)
     after = albert_tf.load_pretrained(str(folder))
     np.testing.assert_array_equal(weights_of(after)[bias], before)
-    assert after.load_report.state == ()
 
 
 def test_a_model_of_equal_widths_gets_an_identity_projection(grouped, tmp_path):
     model = AlbertPretrainer(dataclasses.replace(grouped.config, embedding_size=8))
     write_model(tmp_path, model, write_hugging_face)
     loaded = albert_tf.load_pretrained(str(tmp_path))
-    assert len(loaded.load_report.state) == 2
+    assert not loaded.load_report.unexpected
     np.testing.assert_equal(weights_of(loaded), weights_of(model))
     for part in ("weight", "bias"):
         name = f"albert.encoder.embedding_hidden_mapping_in.{part}"

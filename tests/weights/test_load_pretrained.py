@@ -44,10 +44,9 @@ def test_the_tf1_release_has_its_own_outputs(form, tf1_tiny, tf1_archive):
     assert model.tokenizer is None
 
 
-def test_the_state_of_training_is_expected_and_named(tf1_tiny):
+def test_the_state_of_training_is_expected(tf1_tiny):
     report = albert_tf.load_pretrained(str(tf1_tiny)).load_report
-    assert len(report.matched) == 32 and len(report.state) == 65
-    assert {"bert/pooler/dense/bias/adam_m", "global_step"} <= set(report.state)
+    assert len(report.matched) == 32 and not report.unexpected
 
 
 @pytest.mark.golden
@@ -196,7 +195,6 @@ def test_a_saved_model_with_official_names_loads(grouped, inputs, tmp_path):
     loaded = albert_tf.load_pretrained(str(tmp_path))
     for name, value in grouped(inputs).items():
         np.testing.assert_array_equal(loaded(inputs)[name], value)
-    assert loaded.load_report.state == ("do_lower_case",)
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
