@@ -11,6 +11,8 @@ import tensorflow as tf
 
 #: Decay of the moments β₁ and β₂, and ε, as in the release.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
+#: Added to the update, times the weight.
+WEIGHT_DECAY = 0.01
 #: Matches the official names of weights without decay and layer adaptation.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
@@ -28,9 +30,6 @@ class AlbertOptimizer:
       name: one of OPTIMIZERS.
       learning_rate: a number, or a function of `iterations`.
       named_weights: trainable weights by official name; EXCLUDED matches these names.
-      weight_decay_rate: decay added to the update.
-      bias_correction: divides m by 1 − β₁ᵗ and v by 1 − β₂ᵗ as in You et al.; t counts all steps,
-        skipped ones included.
 
     Attributes:
       iterations: counts updates from 0, an int64 variable.
@@ -43,13 +42,9 @@ class AlbertOptimizer:
         name: str,
         learning_rate: float | Callable[[tf.Tensor], tf.Tensor],
         named_weights: Mapping[str, tf.Variable],
-        *,
-        weight_decay_rate: float = 0.01,
-        bias_correction: bool = False,
     ) -> None:
         self._adapts_layers = name == "lamb"
         self._learning_rate = learning_rate
-        self._weight_decay_rate, self._bias_correction = weight_decay_rate, bias_correction
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False, name="iterations")
         self.named_weights = dict(named_weights)
         self.named_slots = {
@@ -92,7 +87,6 @@ class AlbertOptimizer:
         # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
         rest_1, rest_2 = unless_skipped(1.0 - BETA_1, 0.0), unless_skipped(1.0 - BETA_2, 0.0)
         rate = unless_skipped(self.learning_rate, 0.0)
-        step = tf.cast(self.iterations + 1, tf.float32)
         for name, gradient in gradients.items():
             weight = self.named_weights[name]
             m, v = (self.named_slots[f"{name}/adam_{moment}"] for moment in ("m", "v"))
@@ -102,12 +96,9 @@ class AlbertOptimizer:
             square = v * beta_2 + gradient * gradient * rest_2
             m.assign(mean)
             v.assign(square)
-            if self._bias_correction:
-                mean /= 1.0 - tf.pow(BETA_1, step)
-                square /= 1.0 - tf.pow(BETA_2, step)
             update, size = mean / (tf.sqrt(square) + EPSILON), rate
             if not EXCLUDED.search(name):
-                update += self._weight_decay_rate * weight
+                update += WEIGHT_DECAY * weight
                 if self._adapts_layers:
                     weight_norm, update_norm = tf.norm(weight), tf.norm(update)
                     both_positive = (weight_norm > 0) & (update_norm > 0)

@@ -98,8 +98,6 @@ class TrainingRun:
                     num_warmup_steps=config.num_warmup_steps,
                 ),
                 trained,
-                weight_decay_rate=config.weight_decay_rate,
-                bias_correction=config.bias_correction,
             )
         self.loop = TrainLoop(self.strategy, self.task, estimator.model, self.optimizer, config)
         state = {"optimizer": self.optimizer.state, "divergence": _SavedState(self.divergence)}
@@ -119,8 +117,12 @@ class TrainingRun:
             if self.chief:  # All processes have looked before it changes anything.
                 made_in = (self.folder.file(part) for part in ("", CHECKPOINTS, BEST))
                 stack.enter_context(removal.own_temporaries(run_id(self.record), *made_in))
-                if note := self.config.warmup_note(self.train_spec.max_steps):
-                    log.info(note)
+                end, last = self.config.num_warmup_steps, self.train_spec.max_steps
+                if end >= last:
+                    log.info(
+                        f"Warning: the warm-up ends at step {end:,}, but training ends at step "
+                        f"{last:,}: shorten the warm-up, or train for more steps."
+                    )
             return self._run(self._resume() if resumes else self._begin(known))
 
     def _run(self, step: int) -> Metrics | None:

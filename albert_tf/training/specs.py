@@ -135,18 +135,10 @@ class RunConfig(Settings):
     num_shallow_steps: int = _training(
         0, "Number of steps with shallow_layers; the others train all layers."
     )
-    weight_decay_rate: float = setting(
-        0.01, "Weight decay, except for LayerNorm and biases.", flag=None
-    )
     clip_norm: float = setting(
         1.0,
         "Global gradient norm above which gradients are scaled down.",
         minimum=ABOVE_0,
-        flag=None,
-    )
-    bias_correction: bool = setting(
-        False,
-        "Correct the bias of the moments, as in You et al. (2020) but not in the ALBERT release.",
         flag=None,
     )
     precision: str = setting(
@@ -213,9 +205,7 @@ class RunConfig(Settings):
         "num_warmup_steps",
         "shallow_layers",
         "num_shallow_steps",
-        "weight_decay_rate",
         "clip_norm",
-        "bias_correction",
         "precision",
         "seed",
         "init_checkpoint",
@@ -235,13 +225,3 @@ class RunConfig(Settings):
             )
         if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
             raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
-
-    def warmup_note(self, max_steps: int) -> str | None:
-        """Returns a warning if `max_steps` end before the warm-up does, else None."""
-        end = self.num_warmup_steps
-        if not end or end < max_steps:
-            return None
-        return (
-            f"Warning: the warm-up ends at step {end:,}, but training ends at step {max_steps:,}: "
-            "shorten the warm-up, or train for more steps."
-        )

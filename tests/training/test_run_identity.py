@@ -98,7 +98,7 @@ def test_only_the_differences_of_model_configurations_are_shown(refusal):
 
 
 def test_more_than_four_differences_are_counted(refusal):
-    optimizer = {"optimizer": "adamw", "clip_norm": 2.0, "bias_correction": True}
+    optimizer = {"optimizer": "adamw", "clip_norm": 2.0, "num_warmup_steps": 7}
     text = refusal(max_steps=1, seed=2, train_batch_size=4, **optimizer)
     assert text.count(" there, ") == 4 and "; and 2 more)" in text
 

@@ -26,7 +26,7 @@ def test_the_output_directory_may_be_a_path_object(tmp_path):
 
 
 def test_the_smallest_and_largest_values_are_accepted():
-    smallest = {"weight_decay_rate": 0.0, "num_warmup_steps": 0, "seed": 0}
+    smallest = {"num_warmup_steps": 0, "seed": 0}
     RunConfig("runs/mine", learning_rate=1e-30, clip_norm=1e-30, **smallest)
     RunConfig("runs/mine", seed=INT32_MAX)
     TrainSpec(input, max_steps=INT32_MAX)
@@ -36,15 +36,6 @@ def test_the_smallest_and_largest_values_are_accepted():
 def test_impossible_numbers_of_steps_are_refused(steps):
     with pytest.raises(AlbertError, match=f"^`max_steps`={steps} must be an integer from 1 to"):
         TrainSpec(input, max_steps=steps)
-
-
-@pytest.mark.parametrize(
-    ("warmup", "steps", "warned"), [(10, 11, False), (10, 10, True), (10, 4, True), (0, 1, False)]
-)
-def test_a_warmup_that_outlasts_training_is_warned_of(warmup, steps, warned):
-    note = RunConfig("x", learning_rate=1.0, num_warmup_steps=warmup).warmup_note(steps)
-    sentence = f"ends at step {warmup}, but training ends at step {steps}:"
-    assert sentence in note if warned else note is None
 
 
 @pytest.mark.parametrize("values", [{"shallow_layers": 2}, {"num_shallow_steps": 5}], ids=str)
