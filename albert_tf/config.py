@@ -124,7 +124,9 @@ class AlbertConfig(Settings):
         """Returns a preset such as "albert_base_v2"; AlbertError for none of `preset_names()`."""
         if name not in cls.preset_names():
             raise AlbertError(
-                f"There is no model preset {name!r}; choose one of {', '.join(cls.preset_names())}."
+                f"{name!r} is neither a .json file nor a model preset "
+                f"({', '.join(cls.preset_names())}); a pretrained model's configuration comes with "
+                "its weights, `init_checkpoint`."
             )
         return cls.from_json(str(_PRESET_FOLDER / f"{name}.json"))
 
@@ -146,15 +148,7 @@ class AlbertConfig(Settings):
     def load(cls, name_or_path: str) -> AlbertConfig:
         """Returns the preset of that name, or reads the JSON file there; else AlbertError."""
         path = files.path_of(name_or_path, "model configuration")
-        if path in cls.preset_names():
-            return cls.from_preset(path)
-        if not path.endswith(".json"):
-            raise AlbertError(
-                f"{path!r} is neither a .json file nor a model preset "
-                f"({', '.join(cls.preset_names())}); a pretrained model's configuration comes with "
-                "its weights, `init_checkpoint`."
-            )
-        return cls.from_json(path)
+        return cls.from_json(path) if path.endswith(".json") else cls.from_preset(path)
 
     @classmethod
     def from_dict(
@@ -266,19 +260,13 @@ class AlbertConfig(Settings):
                 "Only a model whose layers share all their weights can be trained with fewer "
                 f"layers, but parameter_sharing is {self.parameter_sharing!r}."
             )
-        if self.num_hidden_groups <= num_hidden_layers < self.num_hidden_layers:
-            shallow = dataclasses.replace(self, num_hidden_layers=num_hidden_layers)
-            used, all_used = (
-                {*map(model.attention_group, range(model.num_hidden_layers))}
-                for model in (shallow, self)
+        if not self.num_hidden_groups <= num_hidden_layers < self.num_hidden_layers:
+            raise AlbertError(
+                f"A model of {self.num_hidden_layers} layers cannot be trained with "
+                f"{num_hidden_layers} layers; give fewer than {self.num_hidden_layers}, and at "
+                f"least as many as it has groups, {self.num_hidden_groups}."
             )
-            if used == all_used:
-                return shallow
-        raise AlbertError(
-            f"A model of {self.num_hidden_layers} layers (num_hidden_groups="
-            f"{self.num_hidden_groups}) cannot be trained with {num_hidden_layers} layers; give "
-            f"fewer than {self.num_hidden_layers}, and at least as many as use all groups."
-        )
+        return dataclasses.replace(self, num_hidden_layers=num_hidden_layers)
 
     def count_parameters(self) -> dict[str, int]:
         """Counts the trainable parameters by part, without building the model.

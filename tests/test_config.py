@@ -219,13 +219,15 @@ def test_fewer_layers_of_a_model_have_the_same_groups(layers):
 @pytest.mark.parametrize(
     ("change", "layers", "message"),
     [
-        ({}, 2, "3\\) cannot be trained with 2 layers; give fewer than 12, and at least as"),
+        (
+            {},
+            2,
+            "cannot be trained with 2 layers; give fewer than 12, and at least as .* groups, 3",
+        ),
         # It would change nothing, but be recorded.
         ({}, 12, "cannot be trained with 12 layers;"),
         ({}, 13, "cannot be trained with 13 layers;"),
         ({}, 0, "cannot be trained with 0 layers;"),
-        # In floating point, layer 15 of 22 falls into group 14.
-        ({"num_hidden_layers": 30, "num_hidden_groups": 22}, 22, "as many as use all groups"),
         ({"num_hidden_groups": 1, "parameter_sharing": "ffn"}, 6, "parameter_sharing is 'ffn'"),
     ],
 )

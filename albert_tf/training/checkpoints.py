@@ -170,12 +170,8 @@ class CheckpointStore:
         try:
             with files.space_for(what):
                 storage.retried(write, folder)
-        except (DamagedError, StoppedError, tf.errors.OpError) as error:
-            newest = self.folder.newest()
-            last = f"The last one is {newest}." if newest else "There is none yet."
-            if not isinstance(error, StoppedError):
-                error = f"Cannot write {what}: {first_line(error)}."
-            raise StoppedError(f"{error} {last}") from None
+        except (DamagedError, tf.errors.OpError) as error:
+            raise StoppedError(f"Cannot write {what}: {first_line(error)}.") from error
 
     def _delete_before(self, part: str, step: int) -> None:
         folder = self.folder.file(part)

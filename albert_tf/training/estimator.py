@@ -82,7 +82,11 @@ class Estimator:
         self.chief = is_chief(self.strategy)
         self.folder = RunFolder(run_config.output_dir)
         if run_config.precision == "auto":
-            run_config = dataclasses.replace(run_config, precision=self._precision())
+            # A run that exists keeps its precision.
+            recorded = self.folder.recorded()
+            known = recorded["run"].get("precision") if recorded else None
+            precision = known or fast_precisions(self.strategy)[0]
+            run_config = dataclasses.replace(run_config, precision=precision)
         self.task, self.config = task, run_config
         with _seeded(run_config.seed), self.strategy.scope():
             self.model = task.build_model(run_config.precision)
@@ -92,20 +96,11 @@ class Estimator:
         # Evaluations are often repeated, and creating the input takes much of a short one.
         self._inputs = {}  # By input function.
 
-    def _precision(self) -> str:
-        """Resolves "auto": the precision of an existing run, or else the best fast one."""
-        recorded = self.folder.recorded()
-        return recorded["run"].get("precision") if recorded else fast_precisions(self.strategy)[0]
-
-    def train(self, train_spec: TrainSpec) -> None:
-        """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
-        self.train_and_evaluate(train_spec, None)
-
     @lost_workers()
     def train_and_evaluate(
-        self, train_spec: TrainSpec, eval_spec: EvalSpec | None
+        self, train_spec: TrainSpec, eval_spec: EvalSpec | None = None
     ) -> Metrics | None:
-        """Trains, evaluates as `eval_spec` says, and keeps the best weights separately.
+        """Trains, evaluates as `eval_spec` says, if at all, and keeps the best weights separately.
 
         Resumes a run of the same configuration in the output directory: weights, optimizer slots,
         step and position in the data. A signal to any worker ends the run with a checkpoint after

@@ -142,7 +142,7 @@ def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path
     # Reading the data again would find this damage; the one step of training does not reach it.
     flip(shards[0], 9)
     if kind == "predict":
-        made.train(TrainSpec.of(train, 1))
+        made.train_and_evaluate(TrainSpec.of(train, 1))
         flip(shards[1], 9)
     with pytest.raises(tf.errors.InvalidArgumentError, match="too small"):
         if kind == "predict":
@@ -166,7 +166,7 @@ def test_damage_to_held_out_records_is_named_even_if_training_records_are_damage
 
 def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
     made = estimator(tmp_path)
-    made.train(TrainSpec.of(source(shards[0]), 1))
+    made.train_and_evaluate(TrainSpec.of(source(shards[0]), 1))
     for number, damage in enumerate((flip, empty, rename, lengthen), 3):
         path = write(tmp_path / damage.__name__)
         opened = source(path)
@@ -181,7 +181,7 @@ def test_an_id_that_the_model_does_not_have_is_named(tmp_path):
     made = estimator(tmp_path)
     sentence = r"other: record 0 \(byte 0\): input_ids has a number outside 0 … 4;"
     with pytest.raises(AlbertError, match=sentence):
-        made.train(TrainSpec.of(opened, 1))
+        made.train_and_evaluate(TrainSpec.of(opened, 1))
     with pytest.raises(AlbertError, match=sentence):
         made.outputs(EvalSpec(opened.eval_input_fn))
 
@@ -191,7 +191,7 @@ def test_a_shard_that_was_replaced_by_another_is_named(tmp_path, shards):
     write(shards[0], piece=300)  # Its records are longer.
     opened.vocab_size = None
     with pytest.raises(AlbertError, match=r"differs from its manifest, .* has another checksum"):
-        made.train(TrainSpec.of(opened, 4))
+        made.train_and_evaluate(TrainSpec.of(opened, 4))
 
 
 def test_a_shard_that_is_gone_is_named(tmp_path, shards):

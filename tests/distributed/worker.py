@@ -60,7 +60,7 @@ def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarra
 
     estimator = Estimator(task.task, config)
     with unittest.mock.patch.object(TrainLoop, "run", watched):
-        estimator.train(TrainSpec.of(task.train, steps))
+        estimator.train_and_evaluate(TrainSpec.of(task.train, steps))
     return {
         "replicas": np.array(estimator.strategy.num_replicas_in_sync),
         **{k: np.concatenate([one[k] for one in seen]) for k in ("loss", "gradient_norm")},

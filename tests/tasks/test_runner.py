@@ -50,7 +50,7 @@ def some_examples(count):
 def train(task, source, folder, steps, **changes):
     """Trains and returns the weights."""
     estimator = Estimator(task, RunConfig(str(folder), **TRAINING, **changes))
-    estimator.train(TrainSpec(source.train_input_fn, steps, source.fingerprint))
+    estimator.train_and_evaluate(TrainSpec(source.train_input_fn, steps, source.fingerprint))
     return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
 
 

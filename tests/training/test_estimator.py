@@ -42,7 +42,7 @@ def uninterrupted(tmp_path_factory, make):
     """The folder and the weights of a finished run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     estimator, spec, _ = make(folder)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     return folder, weights_of(estimator)
 
 
@@ -56,11 +56,11 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(
     monkeypatch.setattr(albert_tf.training.run, "LOOP_SECONDS", loop_seconds)
     estimator, spec, _ = make(tmp_path)
     with pytest.raises(tf.errors.OpError):
-        estimator.train(interrupted_at(spec, 9, fail))
+        estimator.train_and_evaluate(interrupted_at(spec, 9, fail))
     with open(tmp_path / "metrics.jsonl", "a") as f:
         f.write('{"step": 9, "spl')  # A line cut off by the crash.
     resumed, spec, _ = make(tmp_path)
-    resumed.train(spec)
+    resumed.train_and_evaluate(spec)
     assert_same(weights_of(resumed), uninterrupted[1])
     steps = [entry["step"] for entry in logged(tmp_path)]
     assert steps == [entry["step"] for entry in logged(uninterrupted[0])] and steps[-1] == STEPS
@@ -75,7 +75,7 @@ def test_no_training_where_another_process_trains(tmp_path, make, hold):
     estimator, spec, _ = make(tmp_path / "run")
     with hold(tmp_path / "run"):
         with pytest.raises(AlbertError, match=r"run is in use by process "):
-            estimator.train(spec)
+            estimator.train_and_evaluate(spec)
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
@@ -84,7 +84,7 @@ def test_each_signal_ends_a_run_with_a_checkpoint(tmp_path, make, number):
     estimator, spec, _ = make(tmp_path, log_every_steps=1, **HEADS_ALONE)
     expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
     with pytest.raises(expected) as exit_info:
-        estimator.train(interrupted_at(spec, 6, lambda: os.kill(os.getpid(), number)))
+        estimator.train_and_evaluate(interrupted_at(spec, 6, lambda: os.kill(os.getpid(), number)))
     assert number == signal.SIGINT or exit_info.value.code == 128 + number
     assert 6 <= saved_steps(tmp_path)[-1] < STEPS
 
@@ -100,7 +100,9 @@ def test_a_second_interrupt_ends_training_at_once_but_not_the_process(tmp_path, 
     monkeypatch.setattr(CheckpointStore, "save", interrupted_save)
     estimator, spec, _ = make(tmp_path, log_every_steps=1, **HEADS_ALONE)
     with pytest.raises(KeyboardInterrupt):
-        estimator.train(interrupted_at(spec, 0, lambda: os.kill(os.getpid(), signal.SIGINT)))
+        estimator.train_and_evaluate(
+            interrupted_at(spec, 0, lambda: os.kill(os.getpid(), signal.SIGINT))
+        )
     assert not saved
 
 
@@ -108,7 +110,7 @@ def test_a_second_interrupt_ends_training_at_once_but_not_the_process(tmp_path, 
 def test_threads_that_train_in_two_folders_do_not_change_each_other(tmp_path, make):
     def train(precision, name):
         estimator, spec, _ = make(tmp_path / f"{precision}-{name}", steps=3, precision=precision)
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
         return weights_of(estimator)
 
     precisions = ["float32", "mixed_bfloat16"]
@@ -139,7 +141,7 @@ def test_the_graphs_of_a_run_are_freed(tmp_path, make, strategy):
 
 def test_waiting_for_input_is_measured(tmp_path, make):
     estimator, spec, _ = make(tmp_path, steps=7, **HEADS_ALONE)
-    estimator.train(with_action(spec, lambda _: time.sleep(0.2)))
+    estimator.train_and_evaluate(with_action(spec, lambda _: time.sleep(0.2)))
     shares = [x["input_wait_share"] for x in logged(tmp_path) if "input_wait_share" in x]
     assert len(shares) == 3
     # Batches of the first period were read while the graph was built.
@@ -154,11 +156,11 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     assert "already trained to step 12" in capsys.readouterr().out
     explicit, spec, _ = make(folder, precision="mixed_bfloat16")
     with pytest.raises(AlbertError, match="`precision`=float32 there, mixed_bfloat16 here"):
-        explicit.train(spec)
+        explicit.train_and_evaluate(spec)
     # Nor without a checkpoint: it is the same run.
     run = {"run": {"precision": "float32"}, "task": {}, "train": {}}
     (tmp_path / "run_config.json").write_text(json.dumps(run))
@@ -185,7 +187,7 @@ def test_one_step_takes_the_gradient_of_the_official_loss(tmp_path, make):
         )
     gradients = tape.gradient(loss, list(estimator.model.named_weights().values()))
     norm = tf.linalg.global_norm([tf.convert_to_tensor(g) for g in gradients])
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     first = logged(tmp_path)[0]
     assert first["loss"] == pytest.approx(float(loss), abs=1e-5)
     assert first["gradient_norm"] == pytest.approx(float(norm), abs=1e-5)
@@ -196,7 +198,7 @@ def test_one_step_takes_the_gradient_of_the_official_loss(tmp_path, make):
 def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(tmp_path, make):
     estimator, spec, _ = make(tmp_path, steps=30)
     with pytest.raises(AlbertError, match=r"10 steps in a row .* last good checkpoint is .*ckpt-5"):
-        estimator.train(with_bad_steps(spec, lambda i: i >= 6))
+        estimator.train_and_evaluate(with_bad_steps(spec, lambda i: i >= 6))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
         r"`train_batch_size`=8 is not divisible by 3 \(replicas × `gradient_accumulation_steps`\)"
     )
     with pytest.raises(AlbertError, match=message):
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
     estimator, _, source = make(tmp_path, strategy="mirrored", eval_batch_size=9)
     with pytest.raises(
         AlbertError, match=r"`eval_batch_size`=9 is not divisible by \d \(replicas\)"

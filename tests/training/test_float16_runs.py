@@ -81,7 +81,7 @@ def test_a_scale_that_cannot_recover_is_a_divergence(tmp_path, make, start_at, m
     start_at(4.0)
     estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, task=LoudTask)
     with pytest.raises(DivergedError, match=r"3 steps in a row before step 5 .* float16 ends at"):
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
     assert column(tmp_path, "loss_scale") == [4, 2, 1, 1, 1]
 
 
@@ -92,11 +92,11 @@ def test_a_killed_run_resumes_with_its_scale_bit_for_bit(tmp_path, make, start_a
         estimator, spec, _ = make(folder, **FLOAT16, **HEADS_ALONE)
         if folder.name == "killed":
             with pytest.raises(tf.errors.OpError):
-                estimator.train(interrupted_at(spec, 8, fail))
+                estimator.train_and_evaluate(interrupted_at(spec, 8, fail))
             # What the checkpoint of step 5 says counts.
             start_at(1.0, growth_steps=3)
             estimator, spec, _ = make(folder, **FLOAT16, **HEADS_ALONE)
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
         every_third = np.repeat(2.0 ** np.arange(9, 13), 3).tolist()
         assert column(folder, "loss_scale") == every_third
         ends.append(stored(folder / "checkpoints"))
@@ -112,7 +112,7 @@ def test_replicas_and_micro_batches_add_up_to_the_gradient_of_float32(tmp_path, 
     for name, settings in (("float32", {"log_every_steps": 1}), ("float16", two)):
         # Dropout would differ by micro-batch.
         estimator, spec, _ = make(tmp_path / name, NO_DROPOUT, **HEADS_ALONE, steps=4, **settings)
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
     entries = logged(tmp_path / "float16")
     for entry, expected in zip(entries, logged(tmp_path / "float32")):
         assert entry["skipped_steps"] == 0 and entry["loss_scale"] == 2.0**15

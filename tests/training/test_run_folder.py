@@ -78,10 +78,10 @@ def test_a_run_that_saved_nothing_begins_again_and_no_other_one_does(tmp_path, m
     for _ in range(2):
         estimator, spec, _ = make(tmp_path)
         with pytest.raises(InterruptedRunError):
-            estimator.train(interrupted(spec))
+            estimator.train_and_evaluate(interrupted(spec))
     assert_refused(make, tmp_path, "holds another run", learning_rate=0.02)
     estimator, spec, _ = make(tmp_path)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     assert json.loads((tmp_path / "run_config.json").read_text())["run"]["learning_rate"] == 0.01
 
 

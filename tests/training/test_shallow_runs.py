@@ -36,7 +36,7 @@ def folder(tmp_path_factory, new_run):
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("shallow") / "run"
     estimator, spec = new_run(folder, **SHALLOW)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     return folder
 
 
@@ -57,7 +57,7 @@ def checkpoint(folder, step):
 def test_steps_computed_in_another_way_have_fewer_layers_too(tmp_path, new_run, way):
     for name, config, values in (("deep", DEEP, SHALLOW), ("shallow", TINY_CONFIG, {})):
         estimator, spec = new_run(tmp_path / name, config, **values, **way)
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
     deep, shallow = tmp_path / "deep", tmp_path / "shallow"
     assert checkpoint(deep, SHALLOW_STEPS) == checkpoint(shallow, SHALLOW_STEPS)
     assert checkpoint(deep, STEPS) != checkpoint(shallow, STEPS)
@@ -65,7 +65,7 @@ def test_steps_computed_in_another_way_have_fewer_layers_too(tmp_path, new_run, 
 
 def test_the_first_steps_are_those_of_a_model_with_fewer_layers(tmp_path, new_run, folder):
     estimator, spec = new_run(tmp_path, TINY_CONFIG)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     values, expected = checkpoint(folder, SHALLOW_STEPS), checkpoint(tmp_path, SHALLOW_STEPS)
     assert len(values) > 40
     assert values == expected
@@ -87,9 +87,9 @@ def test_the_other_steps_train_all_layers(tmp_path, new_run, folder):
 def test_a_resumed_run_ends_like_the_uninterrupted_one(tmp_path, new_run, folder, step, capsys):
     estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
     with pytest.raises(tf.errors.OpError):
-        estimator.train(interrupted_at(spec, step, fail))
+        estimator.train_and_evaluate(interrupted_at(spec, step, fail))
     estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     assert checkpoint(tmp_path, STEPS) == checkpoint(folder, STEPS)
     assert "From step 4 on, all layers are trained." in capsys.readouterr().err
 
@@ -122,4 +122,4 @@ def test_evaluations_before_all_layers_are_trained_select_nothing_and_stop_nothi
 def test_a_run_is_resumed_with_the_same_shallow_steps_only(folder, new_run):
     estimator, spec = new_run(folder)
     with pytest.raises(AlbertError, match="`shallow_layers`=1 there, None here"):
-        estimator.train(spec)
+        estimator.train_and_evaluate(spec)
