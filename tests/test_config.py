@@ -222,7 +222,7 @@ def test_fewer_layers_of_a_model_have_the_same_groups(layers):
         (
             {},
             2,
-            "cannot be trained with 2 layers; give fewer than 12, and at least as .* groups, 3",
+            "cannot be trained with 2 layers; give fewer than 12, and .* groups, 3",
         ),
         # It would change nothing, but be recorded.
         ({}, 12, "cannot be trained with 12 layers;"),

@@ -20,10 +20,10 @@ from albert_tf.io.log import log
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
 CARD_FILE = "README.md"
-_TO_BE_FILLED_IN = {
-    "To be filled in": "What the model is meant for, what its training text may be used for, and "
+_TO_BE_FILLED_IN = (
+    "What the model is meant for, what its training text may be used for, and "
     "whom its errors and biases may harm, is recorded nowhere beside the weights; write it here."
-}
+)
 #: Paths and addresses in JSON: folders of the machine that trained the model are private.
 _PATH, _LAST_PART = re.compile(r'"(\w+:/)?/([^"]*/)?([^"/]*)/?"'), r'"\3"'
 INT8 = "int8"
@@ -125,7 +125,7 @@ def publish(
             f"from those of the model in float32 by at most {largest:.1e} of their largest value "
             f"(`{REPORT_FILE}`). The export computes in {export.precision}."
         )
-        card_sections = {"Check": check, **sections, **_TO_BE_FILLED_IN}
+        card_sections = {"Check": check, **sections, "To be filled in": _TO_BE_FILLED_IN}
         card = model_card(export.title, name, export.example, card_sections)
         files.write_text(os.path.join(folder, CARD_FILE), card)
     log.info(f"The {export.title} is in {path}; {CARD_FILE} there describes it.")

@@ -225,10 +225,6 @@ class RunFolder:
         """Returns the prefixes of the checkpoints by ascending step; some may be damaged."""
         return checkpoints_in(self.file(CHECKPOINTS))
 
-    def newest(self) -> str | None:
-        """Returns the prefix of the newest checkpoint, which may be damaged; None without any."""
-        return next(reversed(self.checkpoints().values()), None)
-
     def has_saved(self) -> bool:
         """Returns whether there are checkpoints, or were: then TensorFlow's list names them."""
         return self.has(CHECKPOINTS, CHECKPOINT_LIST) or bool(self.checkpoints())

@@ -103,7 +103,7 @@ def write_checkpoint() -> None:
     run.optimizer.iterations.assign(step)
     run.folder.claim(run.record, run.task.save_files)
     run.store.save(step)
-    print(run.folder.newest())
+    print(*run.folder.checkpoints().values())
     if FLAGS.metrics:
         logs = [files.read_bytes(path) for path in files.expand_globs(FLAGS.metrics)]
         files.write_bytes(os.path.join(folder, METRICS_FILE), b"".join(logs))

@@ -421,7 +421,7 @@ def _checkpoint(name: str, folder: Path) -> Path:
 
 def _restore(path: Path) -> None:
     store = _store(path.parents[1])
-    if store.folder.newest():
+    if store.folder.checkpoints():
         store.restore_newest()
 
 
