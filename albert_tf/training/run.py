@@ -26,10 +26,10 @@ from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
-from albert_tf.training.run_identity import is_in, run_id, run_record
+from albert_tf.training.run_identity import is_in, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import Metrics
-from albert_tf.weights.run_folder import BEST, CHECKPOINTS
+from albert_tf.weights.run_folder import BEST, CHECKPOINTS, IDENTITY
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
@@ -116,7 +116,8 @@ class TrainingRun:
         with contextlib.ExitStack() as stack:
             if self.chief:  # All processes have looked before it changes anything.
                 made_in = (self.folder.file(part) for part in ("", CHECKPOINTS, BEST))
-                stack.enter_context(removal.own_temporaries(run_id(self.record), *made_in))
+                owner = removal.owner_id("run", *(self.record[part] for part in IDENTITY))
+                stack.enter_context(removal.own_temporaries(owner, *made_in))
                 end, last = self.config.num_warmup_steps, self.train_spec.max_steps
                 if end >= last:
                     log.info(

@@ -13,7 +13,6 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import plain_path
 from albert_tf.io.json_values import joined
-from albert_tf.io.removal import owner_id
 from albert_tf.training.specs import RunConfig, TrainSpec
 from albert_tf.training.task import Task
 from albert_tf.weights.run_folder import IDENTITY, RunFolder
@@ -40,11 +39,6 @@ def run_record(
         "data": dict(train_spec.data_description),
         "tensorflow": tf.__version__,
     }
-
-
-def run_id(record: Mapping[str, Any]) -> str:
-    """Returns the id of a run, a part of the names of its temporary files."""
-    return owner_id("run", *(record[part] for part in IDENTITY))
 
 
 def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
