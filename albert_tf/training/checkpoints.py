@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
+from albert_tf.io.json_values import joined
 from albert_tf.io.log import log
 from albert_tf.weights.checkpoint import check_checkpoint, list_newest
 from albert_tf.weights.run_folder import (
@@ -170,8 +171,11 @@ class CheckpointStore:
         try:
             with files.space_for(what):
                 storage.retried(write, folder)
-        except (DamagedError, tf.errors.OpError) as error:
-            raise StoppedError(f"Cannot write {what}: {first_line(error)}.") from error
+        except (DamagedError, StoppedError, tf.errors.OpError) as error:
+            if not isinstance(error, StoppedError):
+                error = f"Cannot write {what}: {first_line(error)}."
+            earlier = joined(self.folder.checkpoints().values())
+            raise StoppedError(f"{error} Earlier checkpoints: {earlier}.") from None
 
     def _delete_before(self, part: str, step: int) -> None:
         folder = self.folder.file(part)
