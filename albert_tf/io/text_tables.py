@@ -180,15 +180,15 @@ def class_labels(data: Any) -> dict[str, list[str]]:
 
 def _plain(value: Any, where: str) -> Any:
     """Converts a value of any library to Python's own types."""
+    if hasattr(value, "numpy"):  # A tensor.
+        value = value.numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise AlbertError(f"{where}: the text {short_repr(value)} is not UTF-8.") from error
-    if hasattr(value, "numpy"):  # A tensor.
-        return _plain(value.numpy(), where)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist(), where)
     if isinstance(value, Mapping):
         return {str(key): _plain(part, where) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
