@@ -76,6 +76,7 @@ def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
       AlbertError: as `read_rows`; or a row has no text, a score is no number, or rows are of
         different kinds.
     """
+    data = data.tolist() if hasattr(data, "tolist") else data  # Of NumPy and pandas.
     if is_path(data) and table_kind(str(data)) is None:
         rows = ((f"{data}:{n}", {"text": line}) for n, line in enumerate(read_lines(str(data)), 1))
         rows = not_empty(((where, row) for where, row in rows if row["text"].strip()), str(data))
@@ -102,15 +103,17 @@ def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:
     if not texts or None in found[: len(texts)]:
         lacking = (_FIRST, _SECOND)[found.index(None)]
         raise AlbertError(
-            f"{where}: there is no column {lacking[0]!r} ({', '.join(lacking[1:])}); there are "
-            f"{joined(row)}."
+            f"{where}: there is no value in a column {lacking[0]!r} ({', '.join(lacking[1:])}); "
+            f"the columns are {joined(row)}."
         )
     texts = tuple(checked_text(text, f"{where}: the text") for text in texts)
-    score = row.get(_SCORE) if len(texts) == 2 else None
-    if score is not None:
+    score = row.get(_SCORE)
+    if _SCORE in row:
         try:
             score = float(score)
             check_number("the score", score, -1e18)
         except (ValueError, TypeError, AlbertError) as error:
             raise AlbertError(f"{where}: the score {short_repr(score)} is not a number.") from error
+        if len(texts) != 2:
+            raise AlbertError(f"{where}: a score is of two texts, not of {len(texts)}.")
     return EmbeddingExample(texts, score, where)

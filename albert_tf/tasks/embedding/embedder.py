@@ -54,7 +54,7 @@ class TextEmbedder(FineTunedModel):
         if not texts:
             return np.zeros([0, self.task.config.hidden_size], np.float32)
         examples = [EmbeddingExample((text,), None, "") for text in texts]
-        return self._outputs_of(examples, batch_size)[1]["embedding"][:, 0]
+        return self._outputs_of(examples, batch_size)[1]["embedding"]
 
     def index(self, texts: Sequence[str]) -> None:
         """Embeds the texts that `search` compares with its queries, in place of earlier ones."""

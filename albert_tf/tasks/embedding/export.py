@@ -13,8 +13,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
-from albert_tf.tasks.fine_tuning_task import ExampleSet
-from albert_tf.training.task import Arrays, Tensors
+from albert_tf.training.task import Tensors
 
 
 class EmbeddingForm(TextForm):
@@ -24,7 +23,7 @@ class EmbeddingForm(TextForm):
     in training.
     """
 
-    title = "ALBERT sentence vectors"
+    title = "ALBERT text embedder"
     call = 'embed(["A text.", "Another one."])["embedding"]'
     samples: ClassVar = {"texts": SENTENCES}
     columns = ("text",)
@@ -33,8 +32,4 @@ class EmbeddingForm(TextForm):
     def outputs(self, texts: tf.Tensor) -> Tensors:
         """See the class."""
         inputs = pack([self.ids(texts)], self.task.spec.max_seq_length, self.tokenizer)
-        return self.found(None, self.predict({k: x[:, None] for k, x in inputs.items()}))
-
-    def found(self, data: ExampleSet | None, outputs: Arrays | Tensors) -> Arrays | Tensors:
-        """See TextForm; also of tensors."""
-        return {"embedding": outputs["embedding"][:, 0]}
+        return self.predict(inputs)

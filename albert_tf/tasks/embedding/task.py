@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import INPUTS, AlbertEmbedder
-from albert_tf.modeling.layers import dimension
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read_embedding
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
@@ -66,18 +66,23 @@ class EmbeddingTask(JointTask, FineTuningTask):
         """See FineTuningTask. Makes [CLS] text [SEP] of each text of an example."""
         number, room = len(examples[0].texts), self.spec.max_seq_length - 2
         is_scored = examples[0].score is not None
-        if labelled and not training and number > 1:
+        if labelled and not training:
+            if number == 1:
+                raise AlbertError(f"{examples[0].where}: evaluation needs pairs of texts.")
             self.best_metric = "spearman" if is_scored else "mrr"
         scores = np.array([[example.score][:is_scored] for example in examples], np.float64)
-        if is_scored and training:
+        if labelled and is_scored:
             if scores.min() == scores.max():
-                raise AlbertError(f"The scores of the training pairs are all {scores[0, 0]:g}.")
+                raise AlbertError(
+                    f"The scores of the {len(examples):,} pairs are all {scores[0, 0]:g}; they "
+                    "must differ."
+                )
             scores = (scores - scores.min()) / (scores.max() - scores.min())
         data, notes = self.join(
             [(text, "") for example in examples for text in example.texts],
             lambda ids, _: (ids[:room], None),
             {"targets": scores},
-            number,
+            number if number > 1 else None,
         )
         kind = "scored pairs" if is_scored else ("texts", "pairs", "triplets")[number - 1]
         summary = f"{len(examples):,} {kind}, {data.mean_length:.0f} tokens on average"
@@ -88,17 +93,17 @@ class EmbeddingTask(JointTask, FineTuningTask):
         return AlbertEmbedder(self.config, self.spec.pooling, self.spec.normalize, dtype)
 
     def vectors(self, model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
-        """Returns the vectors of a batch's texts, float32 [batch, texts, H].
+        """Returns the vectors of a batch, float32 [batch, H], or [batch, texts, H] of pairs.
 
-        In training, single texts are embedded twice.
+        In training, single texts are embedded twice, with other dropout masks.
         """
         inputs = {name: batch[name] for name in INPUTS}
-        number, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
-        if training and number == 1:
-            number, inputs = 2, {k: tf.tile(x, [1, 2, 1]) for k, x in inputs.items()}
+        if training and inputs["input_word_ids"].shape.rank == 2:
+            inputs = {name: tf.stack([x, x], axis=1) for name, x in inputs.items()}
+        *sizes, length = tf.unstack(tf.shape(inputs["input_word_ids"]))
         rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
         vectors = model(rows, training=training)["embedding"]
-        return tf.reshape(vectors, [-1, number, self.config.hidden_size])
+        return tf.reshape(vectors, [*sizes, self.config.hidden_size])
 
     def joint_values(self, vectors: tf.Tensor, targets: tf.Tensor) -> Tensors:
         """See JointTask; `accuracy` is the share of first texts that find their second one."""
@@ -118,7 +123,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
         return {"loss": losses, "accuracy": tf.cast(correct(forth, own), tf.float32)}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns `embedding`, float32 [batch, texts, H]."""
+        """Returns `embedding`, see `vectors`."""
         return {"embedding": self.vectors(model, batch)}
 
     def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
@@ -126,17 +131,17 @@ class EmbeddingTask(JointTask, FineTuningTask):
 
         Of scored pairs: `spearman` and `pearson`, the correlations of cosines and scores. Of pairs:
         `recall_at_1`, `recall_at_10` and `mrr`, the mean reciprocal rank, of each text's partner
-        among the distinct second texts. Of both and of texts: `mean_cosine`, that of unrelated
-        texts, which is near 1 if the vectors have collapsed.
+        among the distinct second texts. Of both: `mean_cosine`, that of unrelated texts, which is
+        near 1 if the vectors have collapsed.
         """
         vectors, rows = unit(outputs["embedding"]), examples.examples
-        first, last = vectors[:, 0], vectors[:, min(1, vectors.shape[1] - 1)]
+        first, last = vectors[:, 0], vectors[:, 1]
         found = {}
         if rows[0].score is not None:
             cosines, scores = (first * last).sum(-1), [example.score for example in rows]
             found["spearman"] = scipy.stats.spearmanr(cosines, scores).statistic
             found["pearson"] = scipy.stats.pearsonr(cosines, scores).statistic
-        elif len(rows[0].texts) > 1:
+        else:
             ranks = _ranks(first, last, [example.texts[1] for example in rows])
             found = {f"recall_at_{top}": (ranks <= top).mean() for top in (1, _TOP)}
             found["mrr"] = (1 / ranks).mean()
@@ -149,14 +154,14 @@ class EmbeddingTask(JointTask, FineTuningTask):
             return None
         return (
             f"The vectors have collapsed: the mean cosine of unrelated texts is {cosine:.2f}. "
-            "Train on pairs, or with a lower temperature."
+            "Use a lower learning rate or temperature, or more different texts."
         )
 
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes vectors.npy, float32 [n, H], or [n, texts, H] of pairs."""
-        vectors = outputs["embedding"]
-        np.save(buffer := io.BytesIO(), vectors[:, 0] if vectors.shape[1] == 1 else vectors)
-        files.write_bytes(folder.file(VECTORS_FILE), buffer.getvalue())
+        np.save(buffer := io.BytesIO(), outputs["embedding"])
+        files.write_bytes(path := folder.file(VECTORS_FILE), buffer.getvalue())
+        log.info(f"Written to {path}.")
 
 
 def _ranks(queries: np.ndarray, passages: np.ndarray, texts: Sequence[str]) -> np.ndarray:

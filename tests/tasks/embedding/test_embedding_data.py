@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading texts, pairs, triplets and scored pairs."""
 
+import numpy as np
 import pytest
 import tensorflow as tf  # noqa: F401  (two logical CPUs are made where it is imported)
 
@@ -17,7 +18,8 @@ def test_lines_of_a_file_and_items_of_a_list_are_texts(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("a ship\n\n sea, tab\t\n", "utf-8")
     assert texts_of(path) == [("a ship",), (" sea, tab\t",)]
-    assert texts_of(["a ship", "b"]) == [("a ship",), ("b",)]
+    for texts in (["a ship", "b"], np.array(["a ship", "b"])):
+        assert texts_of(texts) == [("a ship",), ("b",)]
     assert read_embedding(path)[1].where == f"{path}:3"
 
 
@@ -41,11 +43,13 @@ def test_columns_have_the_names_of_data_sets_for_vectors(names):
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ([{"title": "a"}], "row 0: there is no column 'text'"),
-        ([{"text": "a", "negative": "b"}], "row 0: there is no column 'text_pair'"),
+        ([{"title": "a"}], "row 0: there is no value in a column 'text'"),
+        ([{"text": "a", "negative": "b"}], "row 0: there is no value in a column 'text_pair'"),
         ([{"text": "a"}, {"text": "a", "text_pair": "b"}], "must all be texts, pairs"),
         ([{"text": "a", "text_pair": "b", "score": "much"}], "the score 'much' is not a number"),
         ([{"text": "a", "text_pair": "b", "score": 1e39}], "is not a number"),
+        ([{"text": "a", "text_pair": "b", "score": None}], "the score None is not a number"),
+        ([{"text": "a", "score": 1}], "a score is of two texts, not of 1"),
         ([{"text": 3}], "row 0: the text must be a string"),
     ],
 )

@@ -84,7 +84,7 @@ def test_single_texts_are_embedded_twice_with_other_dropout_masks(task):
     assert vectors.shape == (2, 2, config.hidden_size)
     assert np.abs(vectors[:, 0] - vectors[:, 1]).max(axis=1).min() > 1e-3
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-5)
-    assert task.vectors(model, batch).shape == (2, 1, config.hidden_size)
+    assert task.vectors(model, batch).shape == (2, config.hidden_size)
 
 
 def test_cosines_of_scored_pairs_are_compared_with_scores_from_0_to_1(task):
@@ -126,9 +126,20 @@ def test_pairs_have_the_ranks_of_their_partners_among_distinct_texts(task):
 
 
 def test_collapsed_vectors_are_noticed(task):
-    data = task.encode(examples(("a",), ("b",), ("c",)))
-    alike = np.ones([3, 1, 8]) + 0.01 * np.random.default_rng(0).normal(size=[3, 1, 8])
-    note = task.constant_answer_note(task.metrics({"embedding": alike}, data))
+    data = task.encode(examples(("a", "b"), ("b", "c"), ("c", "d")))
+    other = np.random.default_rng(0).normal(size=[3, 2, 8])
+    note = task.constant_answer_note(task.metrics({"embedding": 1 + 0.01 * other}, data))
     assert "collapsed" in note and "1.00" in note
-    other = np.random.default_rng(0).normal(size=[3, 1, 8])
     assert task.constant_answer_note(task.metrics({"embedding": other}, data)) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (examples(("a",), ("b",)), "row 0: evaluation needs pairs"),
+        (examples(("a", "b"), ("a", "c"), score=2.0), "of the 2 pairs are all 2"),
+    ],
+)
+def test_what_says_nothing_cannot_be_evaluated_on(rows, fault, task):
+    with pytest.raises(AlbertError, match=fault):
+        task.encode(rows)
