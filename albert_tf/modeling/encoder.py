@@ -281,7 +281,7 @@ def pooled(encoder: AlbertEncoder, inputs: Inputs, pooling: str, training: bool 
     outputs = tf.cast(outputs, tf.float32)
     if pooling == "cls":
         return outputs[:, 0]
-    present = tf.cast(inputs["input_mask"], tf.float32)[..., None]
+    present = tf.expand_dims(tf.cast(inputs["input_mask"], tf.float32), -1)
     return tf.reduce_sum(outputs * present, axis=1) / tf.reduce_sum(present, axis=1)
 
 
