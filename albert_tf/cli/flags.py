@@ -51,8 +51,9 @@ def define_path(
     """
     if needs:
         _needs[name] = needs
-    serializer = flags.ArgumentSerializer()
-    flags.DEFINE(PathParser(), name, default, help, serializer=serializer, required=required)
+    flags.DEFINE(
+        PathParser(), name, default, help, serializer=flags.ArgumentSerializer(), required=required
+    )
 
 
 def _flags_of(cls: type[Settings]) -> Iterator[tuple[dataclasses.Field, str]]:

@@ -20,23 +20,26 @@ from albert_tf.io.signals import STOP_SIGNALS, StopSignals
 from albert_tf.io.storage import failure
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
+FLAGS = flags.FLAGS
+#: What a script does with its positional arguments; returns an exit status, or None for 0.
+Main = Callable[..., int | None]
 #: Part of absl's message for a required flag that was not given.
 _NO_VALUE = "must have a value"
 
 
 def command(
     define_flags: Callable[[], None], *arguments: str
-) -> Callable[[Callable[..., int | None]], Callable[[], None]]:
+) -> Callable[[Main], Callable[[], None]]:
     """Makes a script of the function that it decorates, see `run`: it takes no arguments then."""
 
-    def decorate(main: Callable[..., int | None]) -> Callable[[], None]:
+    def decorate(main: Main) -> Callable[[], None]:
         return functools.wraps(main)(functools.partial(run, main, define_flags, arguments))
 
     return decorate
 
 
 def run(
-    main: Callable[..., int | None],
+    main: Main,
     define_flags: Callable[[], None],
     arguments: Sequence[str] = (),
 ) -> None:
@@ -57,10 +60,10 @@ def run(
     with StopSignals(first_raises=True) as signals:
         try:
             prepare_tensorflow()
-            defined_before = set(flags.FLAGS)
+            defined_before = set(FLAGS)
             define_flags()
-            for name in set(flags.FLAGS) - defined_before:
-                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+            for name in set(FLAGS) - defined_before:
+                FLAGS.register_key_flag_for_module(sys.argv[0], FLAGS[name])
             app.run(functools.partial(_run, main, arguments), flags_parser=_parse_flags)
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe; discard what is still buffered.
@@ -82,11 +85,15 @@ def _stop_signal(error: BaseException) -> int | None:
     return next((number for number in STOP_SIGNALS if status == 128 + number), None)
 
 
-def _run(main: Callable[..., int | None], names: Sequence[str], argv: list[str]) -> int | None:
+def _run(main: Main, names: Sequence[str], argv: list[str]) -> int | None:
     """Runs `main` with its arguments; returns its exit status, or prints its error."""
     given = argv[1:]
     try:
-        _check_arguments(given, names)
+        required = [name for name in names if not name.startswith("[")]
+        if len(given) < len(required):
+            raise AlbertError(f"{required[len(given)].rstrip('…')} is missing; see --help.")
+        if len(given) > len(names) and "…" not in "".join(names):
+            raise AlbertError(f"unexpected argument {given[len(names)]!r}; see --help.")
         # Our own writers name the file; this covers what libraries write.
         with space_for("the program's output"):
             return main(*given)
@@ -102,15 +109,6 @@ def _run(main: Callable[..., int | None], names: Sequence[str], argv: list[str])
         return 1
 
 
-def _check_arguments(given: Sequence[str], names: Sequence[str]) -> None:
-    """Raises AlbertError if there are too few or too many positional arguments; see `run`."""
-    required = [name for name in names if not name.startswith("[")]
-    if len(given) < len(required):
-        raise AlbertError(f"{required[len(given)].rstrip('…')} is missing; see --help.")
-    if len(given) > len(names) and not (names and "…" in names[-1]):
-        raise AlbertError(f"unexpected argument {given[len(names)]!r}; see --help.")
-
-
 def _parse_flags(argv: list[str]) -> list[str]:
     """Parses all flags and returns the other arguments; exits with one line on a wrong flag."""
     for argument in argv[1:]:
@@ -120,16 +118,21 @@ def _parse_flags(argv: list[str]) -> list[str]:
             )
             sys.exit(1)
     try:
-        rest = flags.FLAGS(argv)
-        for name in flags.FLAGS:  # The last of --x and --nox would count.
-            if flags.FLAGS[name].boolean and flags.FLAGS[name].present > 1:
+        rest = FLAGS(argv)
+        for name in FLAGS:  # The last of --x and --nox would count.
+            if FLAGS[name].boolean and FLAGS[name].present > 1:
                 raise flags.Error(f"--{name} is given more than once")
-        if flags.FLAGS["verbosity"].using_default_value:
+        if FLAGS["verbosity"].using_default_value:
             # absl's default is INFO, at which TensorFlow 2.16 and newer log each checkpoint.
-            flags.FLAGS.verbosity = logging.WARNING
+            FLAGS.verbosity = logging.WARNING
         return rest
     except flags.Error as error:
-        missing = [f"--{name}" for name in flags.FLAGS if _is_missing(flags.FLAGS[name])]
+        missing = [
+            f"--{name}"
+            for name in FLAGS
+            if FLAGS[name].value is None
+            and any(_NO_VALUE in str(x.message) for x in FLAGS[name].validators)
+        ]
         message = "; ".join(str(error).splitlines())
         if missing and _NO_VALUE in message:
             message = f"{' and '.join(missing)} must be given"
@@ -137,7 +140,3 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit(1)
     except SystemExit:  # After --help, for which absl exits with status 1.
         sys.exit(0)
-
-
-def _is_missing(flag: flags.Flag) -> bool:
-    return flag.value is None and any(_NO_VALUE in str(v.message) for v in flag.validators)

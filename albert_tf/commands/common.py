@@ -58,7 +58,13 @@ def input_lines(given: Sequence[str]) -> list[str]:
     if FLAGS.input_file:
         lines = list(read_lines(FLAGS.input_file))
     elif not given and sys.stdin is not None and not sys.stdin.isatty():
-        lines = _standard_input()
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise AlbertError(
+                f"Standard input is not UTF-8 ({error}); convert it to UTF-8."
+            ) from error
+        lines = [line.rstrip("\r\n") for line in io.StringIO(text)]
     else:
         lines = list(given)
     if not lines:
@@ -66,14 +72,6 @@ def input_lines(given: Sequence[str]) -> list[str]:
             "There is no text: give TEXT, --input_file, or text on standard input; see --help."
         )
     return lines
-
-
-def _standard_input() -> list[str]:
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise AlbertError(f"Standard input is not UTF-8 ({error}); convert it to UTF-8.") from error
-    return [line.rstrip("\r\n") for line in io.StringIO(text)]
 
 
 def given_table(given: Sequence[str]) -> str:

@@ -25,8 +25,9 @@ from albert_tf.tasks.embedding.data import EmbeddingSpec
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    holds = "Texts (a line each), or a table of texts or pairs,"
-    shared.define_finetuning_flags(holds, EmbeddingSpec)
+    shared.define_finetuning_flags(
+        "Texts (a line each), or a table of texts or pairs,", EmbeddingSpec
+    )
 
 
 @script.command(define_flags)

@@ -55,9 +55,5 @@ def main() -> None:
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
     use = 'choose {} red green --question="The kite is _ ." --context="A red kite."'
-    read = _read_race if FLAGS.data_dir else None
+    read = (lambda x, _: data.read_race(FLAGS.data_dir, _SPLITS[x])) if FLAGS.data_dir else None
     shared.fine_tune(MultipleChoiceTask, use, read)
-
-
-def _read_race(action: str, _: object) -> list[data.MultipleChoiceExample]:
-    return data.read_race(FLAGS.data_dir, _SPLITS[action])

@@ -28,8 +28,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    holds = "Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)"
-    shared.define_finetuning_flags(holds, SquadSpec)
+    shared.define_finetuning_flags(
+        "Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)", SquadSpec
+    )
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "
         "odds are above this value. Default: the best value on --eval_file, else 0."

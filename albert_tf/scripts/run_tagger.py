@@ -24,8 +24,9 @@ from albert_tf.tasks.tagging.data import TaggingSpec
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    holds = "Words with tags in columns, or rows (.jsonl, .json, .parquet),"
-    shared.define_finetuning_flags(holds, TaggingSpec)
+    shared.define_finetuning_flags(
+        "Words with tags in columns, or rows (.jsonl, .json, .parquet),", TaggingSpec
+    )
 
 
 @script.command(define_flags)

@@ -17,7 +17,7 @@ from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import locate
-from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
+from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask, Values
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
 from albert_tf.training.task import Tensors
@@ -123,8 +123,8 @@ class FineTunedModel:
         model: str,
         train: Any,
         eval: Any,
-        spec: Mapping[str, Any],
-        settings: Mapping[str, Any],
+        spec: Values,
+        settings: Values,
     ) -> Self:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, run
@@ -142,7 +142,7 @@ class FineTunedModel:
         return cls.load(config.output_dir)
 
     @classmethod
-    def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> Sequence[Any]:
+    def _read(cls, data: Any, name: str, spec: Values) -> Sequence[Any]:
         """Reads the examples of a data set, given the task's settings."""
         return cls.task_class.read(data, name)
 

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
 TASKS: dict[str, type[FineTuningTask]] = {}
+#: Settings or JSON values by name.
+Values = Mapping[str, Any]
 #: Pairs of texts tokenized together.
 _CHUNK = 2048
 
@@ -135,7 +137,7 @@ class FineTuningTask(Task):
         raise NotImplementedError
 
     @staticmethod
-    def learned(examples: Sequence[Any]) -> Mapping[str, Any]:
+    def learned(examples: Sequence[Any]) -> Values:
         """Returns the settings in `spec` that the training examples decide."""
         return {}
 
@@ -157,8 +159,8 @@ class FineTuningTask(Task):
         cls,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        spec: Mapping[str, Any],
-        settings: Mapping[str, Any],
+        spec: Values,
+        settings: Values,
         recipe: str | None = None,
     ) -> tuple[Self, FineTuneConfig]:
         """Returns a task to train, and the settings of its training.
@@ -329,12 +331,12 @@ class FineTuningTask(Task):
         left = tuple(name for name in report.unexpected if name not in head)
         return dataclasses.replace(report, unexpected=left)
 
-    def _names_in(self, values: Mapping[str, Any]) -> list[str]:
+    def _names_in(self, values: Values) -> list[str]:
         """Returns the names of the outputs in the content of a task.json."""
         names = values.get(self.names_of_outputs)
         return [*map(label_text, names)] if isinstance(names, list) else []
 
-    def order_of_outputs(self, theirs: Mapping[str, Any]) -> list[int] | None:
+    def order_of_outputs(self, theirs: Values) -> list[int] | None:
         """Finds this task's outputs among those of the model with another task.json.
 
         Returns their numbers there; an empty list if outputs have no names; None if that model has

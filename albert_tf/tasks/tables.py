@@ -268,7 +268,9 @@ def write_predictions(
     for *row, value, own in zip(*columns.values(), values, chosen):
         names = ["|".join(itertools.compress(labels, own))] if labels else []
         rows.append([*row, *names, *(f"{number:.6f}" for number in value)])
-    files.write_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
+    # Tabs and line ends in texts would break the table.
+    lines = ("\t".join(" ".join(text.split()) for text in row) for row in rows)
+    files.write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_predictions(path: str) -> Predictions:
@@ -277,7 +279,7 @@ def read_predictions(path: str) -> Predictions:
     Raises:
       AlbertError: it is another file, has no rows, or a row is damaged.
     """
-    rows = ((number, fields) for number, fields in read_tsv(path) if any(fields))
+    rows = (row for row in read_tsv(path) if any(row[1]))
     number, header = next(rows, (1, []))
     if header[:1] != ["id"] or _PREDICTION not in header:
         raise AlbertError(
@@ -302,8 +304,3 @@ def read_predictions(path: str) -> Predictions:
     if not values:
         raise AlbertError(f"{path} has no predictions.")
     return Predictions(dict(zip(header, zip(*columns))), labels, np.array(values))
-
-
-def _cell(text: str) -> str:
-    """Returns a text without the tabs and line ends that would break the table."""
-    return " ".join(text.split())

@@ -116,8 +116,9 @@ def regression_metrics(
     predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
     pearson = spearman = 0.0
     if np.isfinite(predictions).all() and np.ptp(predictions) > 0 and np.ptp(labels) > 0:
-        pearson = float(stats.pearsonr(predictions, labels).statistic)
-        spearman = float(stats.spearmanr(predictions, labels).statistic)
-    mse, constant = float(np.mean((predictions - labels) ** 2)), float(labels.var())
-    result = {"pearson": pearson, "spearman": spearman, "mse": mse, "mean_answer_mse": constant}
-    return {**result, "loss": mse / deviation**2}
+        pearson, spearman = (
+            measure(predictions, labels).statistic for measure in (stats.pearsonr, stats.spearmanr)
+        )
+    mse = np.mean((predictions - labels) ** 2)
+    result = {"pearson": pearson, "spearman": spearman, "mse": mse, "loss": mse / deviation**2}
+    return {name: float(x) for name, x in {**result, "mean_answer_mse": labels.var()}.items()}

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from albert_tf.tasks.tables import TextColumns
 
@@ -70,20 +69,21 @@ class GlueTask:
         return {name: split for name, split in self.splits.items() if split.rows}
 
 
-def _split(columns: dict[str, str], **values: Any) -> Split:
-    return Split(columns=TextColumns(**columns), **values)
-
-
-def _read() -> Iterator[GlueTask]:
-    # The file is part of the package, so on the local file system.
-    for task in json.loads(_FILE.read_text("utf-8")):
-        splits = {name: _split(**values) for name, values in task["splits"].items()}
-        yield GlueTask(task["title"], tuple(task["labels"]), tuple(task["scores"]), splits)
-
-
 #: The range of regression labels (STS-B's similarity).
 VALUE_RANGE = (0.0, 5.0)
+#: A part of the package, so on the local file system.
 _FILE = pathlib.Path(__file__).parents[2] / "configs/glue/tasks.json"
 #: All tasks in the order of the leaderboard.
-GLUE_TASKS = tuple(_read())
+GLUE_TASKS = tuple(
+    GlueTask(
+        task["title"],
+        tuple(task["labels"]),
+        tuple(task["scores"]),
+        {
+            name: Split(**{**values, "columns": TextColumns(**values["columns"])})
+            for name, values in task["splits"].items()
+        },
+    )
+    for task in json.loads(_FILE.read_text("utf-8"))
+)
 TASKS = {task.name: task for task in GLUE_TASKS}

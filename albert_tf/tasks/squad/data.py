@@ -93,6 +93,10 @@ class SquadSpec(Settings):
             )
 
 
+#: Characters [start, end) of a context.
+Span = tuple[int, int]
+
+
 class Answer(NamedTuple):
     """A gold answer, not empty, and the character where it starts, if the data says so."""
 
@@ -219,7 +223,7 @@ def _answers(value: Any) -> tuple[Answer, ...] | None:
     return answers if valid else None
 
 
-def answer_spans(context: str, answer: Answer) -> list[tuple[int, int]]:
+def answer_spans(context: str, answer: Answer) -> list[Span]:
     """Finds an answer in a context; returns its possible characters [start, end), the best first.
 
     An answer that is where the data says has only this place; not one at 0, which may stand for an

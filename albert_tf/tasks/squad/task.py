@@ -31,6 +31,7 @@ from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.tasks.squad.data import (
     FILES,
     Question,
+    Span,
     SquadSpec,
     answer_spans,
     read_squad,
@@ -263,7 +264,7 @@ class SquadTask(FineTuningTask):
 
 def _usable(
     examples: Sequence[Question], version: str, labelled: bool, training: bool
-) -> tuple[list[Question], list[tuple[int, int] | None], list[str], int]:
+) -> tuple[list[Question], list[Span | None], list[str], int]:
     """Chooses the questions to encode; see `SquadTask.encode`.
 
     Returns:

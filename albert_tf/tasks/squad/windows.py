@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.tasks.squad.data import Answers, Question, SquadSpec
+from albert_tf.tasks.squad.data import Answers, Question, Span, SquadSpec
 from albert_tf.tasks.windows import Windows, cut_windows, shows_most
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ class WindowedQuestions:
         first = min(first, high - 1)
         return first, max(first, last)
 
-    def labels(self, spans: Sequence[tuple[int, int] | None]) -> np.ndarray:
+    def labels(self, spans: Sequence[Span | None]) -> np.ndarray:
         """Returns the answer's start and end position in every window, int64 [W, 2].
 
         They are 0 if the window does not hold the whole answer. `spans` are the characters
