@@ -58,10 +58,12 @@ class FeatureSpec:
             raise AlbertError(
                 f"A record feature is int64 or float32, not {short_repr(self.dtype)}."
             )
-        valid = isinstance(self.shape, (list, tuple))
-        valid = valid and all(type(size) is int and size > 0 for size in self.shape)
-        valid = valid and (self.dtype not in PACKED or len(self.shape) == 1)
-        if not valid or math.prod(self.shape) > _MAX_NUMBERS:
+        if (
+            not isinstance(self.shape, (list, tuple))
+            or not all(type(size) is int and size > 0 for size in self.shape)
+            or (self.dtype in PACKED and len(self.shape) != 1)
+            or math.prod(self.shape) > _MAX_NUMBERS
+        ):
             raise AlbertError(f"A record feature cannot have the shape {short_repr(self.shape)}.")
         object.__setattr__(self, "shape", tuple(self.shape))
 

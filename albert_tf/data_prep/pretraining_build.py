@@ -279,7 +279,7 @@ class _Build:
         """Distributes the buckets over the shards."""
         groups = [[bucket] for bucket in buckets]
         if self.options.sentence_objective == NSP and len(buckets) > 1:
-            groups = [list(pair) for pair in zip(buckets, [*buckets[1:], buckets[0]])]
+            groups = [*map(list, zip(buckets, [*buckets[1:], buckets[0]]))]
         num_shards = self.options.num_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
         names = [f"pretraining-{i:05d}-of-{num_shards:05d}.tfrecord" for i in range(num_shards)]
         bounds = [len(groups) * i // num_shards for i in range(num_shards + 1)]

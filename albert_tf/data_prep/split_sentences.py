@@ -85,20 +85,16 @@ def _read_paragraphs(
     else:
         rows = json_rows(source, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
     for where, row in rows:
-        yield from _paragraphs(_document(row, where).splitlines(), layout.join_lines)
+        text = row.get("text")
+        if not isinstance(text, str):
+            raise AlbertError(f"{where}: there is no text under the key 'text'.")
+        if bad := _NOT_TEXT.search(text):
+            raise AlbertError(
+                f"{where}: the text contains {bad.group()!r}, which cannot be written to a text "
+                "file; remove it."
+            )
+        yield from _paragraphs(text.splitlines(), layout.join_lines)
         yield None
-
-
-def _document(row: Mapping[str, Any], where: str) -> str:
-    text = row.get("text")
-    if not isinstance(text, str):
-        raise AlbertError(f"{where}: there is no text under the key 'text'.")
-    if bad := _NOT_TEXT.search(text):
-        raise AlbertError(
-            f"{where}: the text contains {bad.group()!r}, which cannot be written to a text file; "
-            "remove it."
-        )
-    return text
 
 
 def _paragraphs(
@@ -191,7 +187,7 @@ def split_sentences(
             for paragraph in _read_paragraphs(source, layout, progress.update)
         )
         for batch in _batches(paragraphs):
-            split = iter(splitter.split([paragraph for paragraph in batch if paragraph]))
+            split = iter(splitter.split([*filter(None, batch)]))
             for paragraph in batch:
                 if paragraph is None:
                     document_open = False
@@ -223,11 +219,10 @@ def list_files(patterns: str) -> list[str]:
     for path in files.expand_globs(patterns):
         if not files.isdir(path):
             paths.append(path)
-            continue
-        names = folders.names_below(path)
-        if not names:
+        elif names := folders.names_below(path):
+            paths += [os.path.join(path, name) for name in names]
+        else:
             raise AlbertError(f"The folder {path} holds no files.")
-        paths += [os.path.join(path, name) for name in names]
     return list(dict.fromkeys(paths))
 
 

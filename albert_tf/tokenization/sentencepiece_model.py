@@ -77,7 +77,6 @@ class SentencePieceModel:
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
-        self._unk_id = self._processor.unk_id()
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
         self.replacements: dict[int, list[int]] = {}
         if "," in self.ids:
@@ -91,25 +90,26 @@ class SentencePieceModel:
         on the piece alone. This is the intended rule: the reference compares str with bytes, and so
         never removes the word-start mark that re-encoding adds.
         """
+        unk_id = self._processor.unk_id()
         for i, piece in enumerate(self.pieces):
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
                 continue
             parts = self._processor.EncodeAsPieces(piece[:-1].replace(WORD_START, ""))
-            if not piece.startswith(WORD_START) and parts[0].startswith(WORD_START):
-                parts[0] = parts[0][1:]
-            parts = [part for part in parts if part] + [","]
-            self.replacements[i] = [self.ids.get(part, self._unk_id) for part in parts]
-
-    def _split_digit_commas(self, ids: list[int]) -> list[int]:
-        if self._split_ids.isdisjoint(ids):
-            return ids
-        return [part for i in ids for part in self.replacements.get(i, (i,))]
+            if not piece.startswith(WORD_START):
+                parts[0] = parts[0].removeprefix(WORD_START)
+            parts = [*filter(None, parts), ","]
+            self.replacements[i] = [self.ids.get(part, unk_id) for part in parts]
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of each text."""
         normalized = [normalize(text, self._lower_case, self._strip_accents) for text in texts]
         encoded = self._processor.EncodeAsIds(normalized, num_threads=1)
-        return [self._split_digit_commas(ids) for ids in encoded]
+        return [
+            ids
+            if self._split_ids.isdisjoint(ids)
+            else [part for i in ids for part in self.replacements.get(i, (i,))]
+            for ids in encoded
+        ]
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of `ids`, without control symbols."""
@@ -136,11 +136,9 @@ def model_fault(model: ModelProto) -> str:
         if "\0" in entry.piece or len(entry.piece) > longest:
             kind = "user-defined symbol" if longest == _MAX_SYMBOL else "piece"
             return f"{kind} {i} has a NUL character, or more than {longest} characters"
-    tables = (
-        model.normalizer_spec.precompiled_charsmap,
-        model.denormalizer_spec.precompiled_charsmap,
-    )
-    return next(filter(None, map(_table_fault, filter(None, tables))), "")
+    specs = model.normalizer_spec, model.denormalizer_spec
+    tables = [spec.precompiled_charsmap for spec in specs if spec.precompiled_charsmap]
+    return next(filter(None, map(_table_fault, tables)), "")
 
 
 def _table_fault(table: bytes) -> str:
@@ -158,10 +156,9 @@ def _table_fault(table: bytes) -> str:
         if not len(reached):
             return ""
         followed = blocks[reached]
-        if (followed | _LABEL).max() >= len(units):
-            return "its table of replacements has an offset outside of it"
-        leaves = units[followed[units[reached] & _HAS_LEAF > 0]] & ~_LEAF
-        if (leaves >= text_bytes).any():
+        has_leaf = units[reached] & _HAS_LEAF > 0
+        is_outside = (followed | _LABEL).max() >= len(units)
+        if is_outside or (units[followed[has_leaf]] & ~_LEAF >= text_bytes).any():
             return "its table of replacements has an offset outside of it"
         is_next = np.zeros((len(units) | _LABEL) + 1, np.bool_)
         is_next[followed] = True

@@ -169,8 +169,8 @@ class Tokenizer:
         special = [self._model.ids[piece] for piece in specials]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
         self.named_ids = dict(zip(("pad", "unk", "cls", "sep", "mask"), special))
-        never_text = [i for i in range(self.vocab_size) if self._model.is_special(i)]
-        self.special_ids = np.array(sorted({*special, *never_text}), dtype=np.int32)
+        never_text = filter(self._model.is_special, range(self.vocab_size))
+        self.special_ids = np.array(sorted({*special, *never_text}), np.int32)
         self.word_starts = np.array([*map(self._model.starts_word, self._model.pieces)])
         self.word_starts[self.special_ids] = True
 
@@ -196,19 +196,27 @@ class Tokenizer:
             raise AlbertError(f"lower_case={short_repr(lower_case)} must be True, False or None.")
         path, model = locate(path, "vocabulary", weights=False), path
         if files.isdir(path):
-            found = find_vocabulary(path)
-            if found is None:
+            path = find_vocabulary(path)
+            if path is None:
                 raise AlbertError(
                     f"{model} has no vocabulary ({SPEC_FILE}, *.model, vocab.txt), or more than "
                     "one; give the file."
                 )
-            path = found
         if path.endswith(".json"):
             values = files.read_object(path, "tokenizer spec")
             if hugging_face.PIPELINE_KEY not in values:
-                return cls._from_spec(TokenizerSpec.from_dict(values, path), path, lower_case)
-            beside = files.find_only(os.path.dirname(path), *hugging_face.VOCABULARY_FILES)
-            path = beside or path
+                spec = TokenizerSpec.from_dict(values, path)
+                if lower_case not in (None, spec.lower_case):
+                    raise AlbertError(
+                        f"{path} says lower_case={spec.lower_case}, but {lower_case} was given."
+                    )
+                vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
+                data = files.read_bytes(vocabulary, "vocabulary")
+                if hashlib.sha256(data).hexdigest() != spec.sha256:
+                    raise AlbertError(f"{vocabulary} is not the file that {path} was written for.")
+                return cls(spec, data, vocabulary)
+            names = hugging_face.VOCABULARY_FILES
+            path = files.find_only(os.path.dirname(path), *names) or path
         file = hugging_face.read_vocabulary_file(path)
         data, strip_accents = file.data, file.strip_accents
         # A SentencePiece model is a protocol buffer, and its float scores contain NUL bytes.
@@ -219,18 +227,6 @@ class Tokenizer:
         if lower_case and kind == SENTENCEPIECE:
             data = lower_symbols(data)
         return cls(TokenizerSpec(kind, file.name, lower_case, strip_accents, 0, ""), data, path)
-
-    @classmethod
-    def _from_spec(cls, spec: TokenizerSpec, path: str, lower_case: bool | None) -> Tokenizer:
-        if lower_case not in (None, spec.lower_case):
-            raise AlbertError(
-                f"{path} says lower_case={spec.lower_case}, but {lower_case} was given."
-            )
-        vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
-        data = files.read_bytes(vocabulary, "vocabulary")
-        if hashlib.sha256(data).hexdigest() != spec.sha256:
-            raise AlbertError(f"{vocabulary} is not the file that {path} was written for.")
-        return cls(spec, data, vocabulary)
 
     def save(self, folder: str) -> str:
         """Writes the vocabulary file and tokenizer.json to `folder`; returns the latter's path."""
