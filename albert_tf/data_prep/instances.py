@@ -43,7 +43,7 @@ def create_instances(
     rows = cutter.nsp_pass() if options.sentence_objective == NSP else cutter.chunk_pass()
     *sentences, labels = rows.reshape(-1, 5).T
     segments = np.stack([bucket.sentence_bounds[column] for column in sentences])
-    instances = np.concatenate([cutter.truncate(segments), [labels]]).astype(np.int32)
+    instances = np.concatenate([cutter.shortened(segments), [labels]]).astype(np.int32)
     return instances[:, rng.permutation(len(labels))], cutter.counts
 
 
@@ -179,7 +179,7 @@ class _Cutter:
                 return start, self._chunk_end(start, last, max(tokens, 1))
         return None
 
-    def truncate(self, segments: np.ndarray) -> np.ndarray:
+    def shortened(self, segments: np.ndarray) -> np.ndarray:
         """Shortens instances that are too long, given and returned as int32 [4, n] without labels.
 
         The official builder removes one token after the other from the longer segment, at its front
