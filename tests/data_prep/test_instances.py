@@ -252,7 +252,7 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     options = PretrainingOptions(max_seq_length=longest + 3)
     bucket = Bucket(np.zeros(200, np.int32), np.zeros(1), np.zeros(1), 0)
     cutter = _Cutter(bucket, WORD_STARTS, options, rng)
-    short = cutter.truncate(segments)
+    short = cutter.shortened(segments)
     short = Instances(*short, labels=None)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
     lengths = np.stack(lengths_of(short), axis=1)
