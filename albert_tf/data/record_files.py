@@ -208,28 +208,25 @@ def _faults(
     if (segments := columns.get("segment_lengths")) is not None:
         # With [CLS], and [SEP] after each segment.
         columns["the length"] = 1 + (segments + (segments > 0)).sum(axis=1)
-    faults: dict[int, str] = {}
-    for name, (least, most) in _limits(features, vocab_size).items():
-        if name in columns:
-            outside = np.argwhere(~((columns[name] >= least) & (columns[name] <= most)))
-            for row in outside[:, 0].tolist():
-                faults.setdefault(row, f"{name} has a number outside {least} … {most}")
-    return faults
-
-
-def _limits(features: records.Features, vocab_size: int | None) -> dict[str, tuple[int, int]]:
-    """Returns the smallest and largest possible number of the features of pretraining records."""
     sequence = features.get("input_ids") or features.get("text_ids")
     length = sequence.shape[0] if sequence else 0
     ids = "input_ids", "text_ids", "masked_lm_ids"
     flags = "input_mask", "segment_ids", "masked_lm_weights", "next_sentence_labels"
-    return {
-        **dict.fromkeys(ids, (0, (vocab_size or 1 << 31) - 1)),
-        **dict.fromkeys(flags, (0, 1)),
-        "masked_lm_positions": (0, length - 1),
-        "segment_lengths": (0, length),
-        "the length": (0, length),
+    # The largest possible numbers; the smallest is 0.
+    limits = {
+        **dict.fromkeys(ids, (vocab_size or 1 << 31) - 1),
+        **dict.fromkeys(flags, 1),
+        "masked_lm_positions": length - 1,
+        "segment_lengths": length,
+        "the length": length,
     }
+    faults: dict[int, str] = {}
+    for name, most in limits.items():
+        if name in columns:
+            outside = np.argwhere(~((columns[name] >= 0) & (columns[name] <= most)))
+            for row in outside[:, 0].tolist():
+                faults.setdefault(row, f"{name} has a number outside 0 … {most}")
+    return faults
 
 
 def _ends(path: str, begin: int, end: int) -> Iterator[int]:

@@ -160,17 +160,6 @@ class _Build:
     def run(self, make_runner: Callable[[Context, str], Runner], overwrite: bool) -> Manifest:
         """Builds the records in the output folder, which this process has locked."""
         self.check_files_in_the_way(overwrite)
-        self._check_work_folder(overwrite)
-        with make_runner(Context(self.tokenizer, self.options), self.work_folder) as runner:
-            files.write_json(self._plan_path, self._plan)
-            manifest = self._manifest(runner)
-        self.tokenizer.save(self._records)
-        manifest.save(self._records)
-        _publish(self.folder)
-        return manifest
-
-    def _check_work_folder(self, overwrite: bool) -> None:
-        """Removes the working folder of another build, or raises AlbertError."""
         if not files.exists(self._plan_path):
             # Remote file systems may keep the empty folders of a former build.
             list_names = storage.listdir if files.is_local(self.work_folder) else names_below
@@ -186,6 +175,13 @@ class _Build:
                     "options; give another folder, or set `overwrite`."
                 )
             _remove(self.work_folder)
+        with make_runner(Context(self.tokenizer, self.options), self.work_folder) as runner:
+            files.write_json(self._plan_path, self._plan)
+            manifest = self._manifest(runner)
+        self.tokenizer.save(self._records)
+        manifest.save(self._records)
+        _publish(self.folder)
+        return manifest
 
     def check_files_in_the_way(self, overwrite: bool) -> None:
         """Raises AlbertError if an output file is an input, or not from a build of this plan."""

@@ -101,8 +101,8 @@ class BeamHead(WeightedLayer):
             return tf.nn.log_softmax(masked(logits, allowed))
 
         if start_positions is not None:
-            log_probs = {"end_log_probs": end_log_probs(start_positions)}
-            return {**outputs, "start_log_probs": start_log_probs, **log_probs}
+            ends = end_log_probs(start_positions)
+            return {**outputs, "start_log_probs": start_log_probs, "end_log_probs": ends}
         start_scores, starts = top_k(start_log_probs, self._start_n_top)
         # One start at a time: [B, starts, S, H] would be the largest tensor of the model.
         best = [
