@@ -17,9 +17,8 @@ from albert_tf.huggingface import MODULE_FILES, MODULES, TOKENIZER_CONFIG
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, parse_json, short_repr
 
-_TRANSFORMER, _POOLING, _NORMALIZE = (
-    f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Normalize")
-)
+#: The modules that we have, in their order.
+_KINDS = ["Transformer", "Pooling", "Normalize"]
 #: The name of our task.
 TASK = "embedding"
 #: The settings of a pooling that is on, by ours.
@@ -28,20 +27,16 @@ _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 
 def write_modules(folder: str, task: Mapping[str, Any], hidden_size: int) -> None:
     """Writes the modules of a model with this task.json."""
-    kinds = [_TRANSFORMER, _POOLING, *([_NORMALIZE] if task["normalize"] else [])]
     paths = ["", os.path.dirname(MODULE_FILES[1]), "2_Normalize"]
     modules = [
-        {"idx": i, "name": str(i), "path": path, "type": kind}
-        for i, (kind, path) in enumerate(zip(kinds, paths))
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(zip(_KINDS[: 2 + task["normalize"]], paths))
     ]
     files.write_json(os.path.join(folder, MODULES), modules)
-    longest = {"max_seq_length": task["max_seq_length"], "do_lower_case": False}
+    longest = {"max_seq_length": task["max_seq_length"]}
     files.write_json(os.path.join(folder, MODULE_FILES[0]), longest)
-    pooling = {_MODES[name]: name == task["pooling"] for name in POOLINGS}
-    files.write_json(
-        os.path.join(folder, MODULE_FILES[1]),
-        {"word_embedding_dimension": hidden_size, **pooling},
-    )
+    pooling = {"word_embedding_dimension": hidden_size, _MODES[task["pooling"]]: True}
+    files.write_json(os.path.join(folder, MODULE_FILES[1]), pooling)
 
 
 def read_modules(folder: str) -> dict[str, Any]:
@@ -57,8 +52,7 @@ def read_modules(folder: str) -> dict[str, Any]:
         places = [module["path"] for module in modules]
     except (TypeError, KeyError, AttributeError) as error:
         raise AlbertError(f"{path} is no list of modules; get the model again.") from error
-    normalize = kinds[2:] == ["Normalize"]
-    if kinds[:2] != ["Transformer", "Pooling"] or len(kinds) > 2 + normalize or any(places[:1]):
+    if kinds not in (_KINDS[:2], _KINDS) or places[0]:
         raise AlbertError(
             f"{path}: only an encoder in the same folder with a pooling, and perhaps a "
             f"normalization, can be loaded, not {joined(kinds)}."
@@ -80,4 +74,4 @@ def read_modules(folder: str) -> dict[str, Any]:
     options = [files.read_object(place) for place in places if files.exists(place)]
     lengths = [x.get(key) for x in options for key in ("max_seq_length", "model_max_length")]
     longest = min((x for x in lengths if isinstance(x, int)), default=512)
-    return {"pooling": pooling, "normalize": normalize, "max_seq_length": longest}
+    return {"pooling": pooling, "normalize": kinds == _KINDS, "max_seq_length": longest}
