@@ -23,12 +23,7 @@ from absl import flags
 
 import albert_tf
 from albert_tf.cli import script
-from albert_tf.commands.common import (
-    define_use_flags,
-    input_lines,
-    print_json,
-    trained_folder,
-)
+from albert_tf.commands.common import define_use_flags, input_lines, print_json, trained_folder
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import Question, read_squad
 

@@ -44,13 +44,10 @@ def main(path: str, *options: str) -> None:
         raise AlbertError("Give either OPTION… or --input_file with questions; see --help.")
     asked = [{"options": options, "question": question, "context": context}]
     examples = read_questions(file or asked, "choose")
-    results = []
-    model = albert_tf.MultipleChoice.load(trained_folder(path))
+    results, model = [], albert_tf.MultipleChoice.load(trained_folder(path))
     for example, choice in zip(examples, model.choices(examples)):
         ranked = sorted(zip(choice.probabilities, example.options), key=lambda pair: -pair[0])
         rows = [(f"{probability:6.1%}", option) for probability, option in ranked]
-        if file:
-            results.append(({"id": example.id, **choice._asdict()}, rows[:1]))
-        else:
-            results.append((choice._asdict(), rows))
+        own, rows = ({"id": example.id}, rows[:1]) if file else ({}, rows)
+        results.append(({**own, **choice._asdict()}, rows))
     show(results)

@@ -19,12 +19,7 @@ import dataclasses
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.commands.common import (
-    define_use_flags,
-    input_lines,
-    open_pretrained,
-    show,
-)
+from albert_tf.commands.common import define_use_flags, input_lines, open_pretrained, show
 
 FLAGS = flags.FLAGS
 

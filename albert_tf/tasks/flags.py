@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags
 
-from albert_tf.cli.flags import (
-    check_needs,
-    define_path,
-    define_settings,
-    given_settings,
-)
+from albert_tf.cli.flags import check_needs, define_path, define_settings, given_settings
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log

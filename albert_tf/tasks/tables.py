@@ -37,6 +37,9 @@ from albert_tf.weights.run_folder import RunFolder
 
 #: The file of predictions in an output directory, and the folder of those of several data sets.
 PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
+#: A row of a table by column; and the labels of a text: one, any number of them, or unknown.
+Row = Mapping[str, Any]
+Labels = Label | tuple[Label, ...] | None
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3
 _PREDICTION = "prediction"
@@ -78,7 +81,7 @@ class TextExample:
     id: str | None
     text: str
     text_pair: str | None
-    label: Label | tuple[Label, ...] | None
+    label: Labels
     where: str
 
 
@@ -142,7 +145,7 @@ def _note_quotes(path: str, examples: Sequence[TextExample]) -> None:
         )
 
 
-def _field(row: dict[str, Any], column: str, where: str) -> str:
+def _field(row: Row, column: str, where: str) -> str:
     if column not in row:
         # Of a name that nobody has chosen.
         hint = f"; name one by `{column}`" if column in ("text", "label") else ""
@@ -156,9 +159,7 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
     raise AlbertError(f"{where}: {column!r} must be a string or a number, not {short_repr(value)}.")
 
 
-def _labels(
-    row: dict[str, Any], columns: TextColumns, where: str, kind: str | None
-) -> Label | tuple[Label, ...] | None:
+def _labels(row: Row, columns: TextColumns, where: str, kind: str | None) -> Labels:
     """Returns the label of a row, see `_label`; several from a list, or with a separator."""
     column, separator, value = columns.label, columns.label_separator, row.get(columns.label)
     if separator and column in row and not isinstance(value, list):
@@ -175,7 +176,7 @@ def _labels(
     return tuple(found)
 
 
-def _label(row: dict[str, Any], column: str, where: str, kind: str | None) -> Label | None:
+def _label(row: Row, column: str, where: str, kind: str | None) -> Label | None:
     """Returns a label in its own type; None for a missing or blank one.
 
     In a table of texts, a number is what is written as Python writes it: 1 and 1.5, but neither 01
@@ -194,7 +195,7 @@ def _label(row: dict[str, Any], column: str, where: str, kind: str | None) -> La
     return text or None
 
 
-def _name(row: dict[str, Any], column: str, where: str) -> str:
+def _name(row: Row, column: str, where: str) -> str:
     """Returns a label or an ID as text. Models and predictions hold them, so they must be exact."""
     name = _field(row, column, where)
     if not files.is_valid_text(name):

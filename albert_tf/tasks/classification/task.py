@@ -131,9 +131,14 @@ class TextClassificationTask(ChoiceTask):
             summary += " …" if len(labels) > len(counts) else ""
         elif labelled:
             summary += f"; labels {values.mean():.3g} on average, deviation {values.std():.3g}"
-        notes = self.cut_notes(sum(is_cut.values()))
-        numbers = np.array(texts) if is_windowed else None
-        return TextSet(examples, data, summary, notes=notes, labels=values, texts=numbers)
+        return TextSet(
+            examples,
+            data,
+            summary,
+            notes=self.cut_notes(sum(is_cut.values())),
+            labels=values,
+            texts=np.array(texts) if is_windowed else None,
+        )
 
     def write_predictions(self, data: TextSet, outputs: Arrays, folder: RunFolder) -> None:
         """See `write_table`."""

@@ -78,8 +78,9 @@ def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
     """
     data = data.tolist() if hasattr(data, "tolist") else data  # Of NumPy and pandas.
     if is_path(data) and table_kind(str(data)) is None:
-        rows = ((f"{data}:{n}", {"text": line}) for n, line in enumerate(read_lines(str(data)), 1))
-        rows = not_empty(((where, row) for where, row in rows if row["text"].strip()), str(data))
+        lines = enumerate(read_lines(str(data)), start=1)
+        rows = ((f"{data}:{n}", {"text": line}) for n, line in lines if line.strip())
+        rows = not_empty(rows, str(data))
     elif isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
         rows = data_rows({"text": data}, name)
     else:

@@ -73,8 +73,8 @@ def read_examples(task: GlueTask, actions: Collection[str], data_dir: str) -> Ex
 
 def read_split(split: Split, data_dir: str) -> list[TextExample]:
     """Reads one file below the folder of CoLA, SST-2, …; see `read_rows`."""
-    layout = {"header": split.header, "skip_malformed": split.skip_malformed}
-    return read_texts(os.path.join(data_dir, split.file), split.columns, **layout)
+    path = os.path.join(data_dir, split.file)
+    return read_texts(path, split.columns, header=split.header, skip_malformed=split.skip_malformed)
 
 
 def find_tasks(data_dir: str) -> list[GlueTask]:

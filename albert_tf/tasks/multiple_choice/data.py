@@ -74,7 +74,7 @@ class MultipleChoiceSpec(Settings):
         if self.max_qa_length is None:
             object.__setattr__(self, "max_qa_length", min(128, self.max_seq_length // 2))
         # [CLS], two [SEP] and at least one token of the text.
-        if not 1 <= self.max_qa_length <= self.max_seq_length - 4:
+        if self.max_qa_length > self.max_seq_length - 4:
             raise AlbertError(
                 f"`max_qa_length`={self.max_qa_length} does not fit: with max_seq_length="
                 f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."

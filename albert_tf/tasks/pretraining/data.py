@@ -69,8 +69,7 @@ def open_records(
     if manifest is not None and manifest.kind == COMPACT_PRETRAINING:
         if max_seq_length is not None:
             check_integer("`max_seq_length`", max_seq_length, _SHORTEST)
-        folder = os.path.dirname(paths[0])
-        masking = _dynamic_masking(folder, manifest, max_seq_length, masks)
+        masking = _dynamic_masking(os.path.dirname(paths[0]), manifest, max_seq_length, masks)
     elif masks:
         raise AlbertError(
             f"The records {patterns} are masked already, so `{next(iter(masks))}` cannot be "

@@ -47,9 +47,9 @@ def pretrain(
         if evaluate:
             if config.input_file:
                 check_held_out(config.input_file, config.eval_input_file)
-            length, size = config.max_seq_length, config.eval_batch_size
+            size = config.eval_batch_size
             held_out = open_records(
-                config.eval_input_file, model, max_seq_length=length, held_out=True
+                config.eval_input_file, model, max_seq_length=config.max_seq_length, held_out=True
             )
             steps = min(config.max_eval_steps, held_out.num_batches(size))
             examples = min(steps * size, held_out.num_examples)

@@ -178,5 +178,6 @@ def open_inputs(config: PretrainingConfig, train: bool = True) -> tuple[AlbertCo
         vocab_size = manifest.tokenizer_value("vocab_size", int)
         model = dataclasses.replace(model, vocab_size=vocab_size)
     masks = {"masked_lm_prob": config.masked_lm_prob, "ngram": config.ngram} if train else {}
-    length = config.max_seq_length
-    return model, open_records(patterns, model, max_seq_length=length, seed=config.seed, **masks)
+    return model, open_records(
+        patterns, model, max_seq_length=config.max_seq_length, seed=config.seed, **masks
+    )
