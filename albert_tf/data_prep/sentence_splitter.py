@@ -81,11 +81,11 @@ def sentence_ends_here(before: str, after: str, lower_cased: bool = False) -> bo
     word = after.lstrip(_OPENERS)
     if not any(c.isalnum() for c in before) or not word:
         return False
-    if lower_cased and (after.startswith("''") or before[-1] in _CLOSERS):
-        return False
-    if word[0].islower() and not lower_cased:
-        return False
-    if _ENUMERATOR.fullmatch(before):
+    if lower_cased:
+        continues = after.startswith("''") or before[-1] in _CLOSERS
+    else:
+        continues = word[0].islower()
+    if continues or _ENUMERATOR.fullmatch(before):
         return False
     end = before[-_END:]
     last = _LAST_WORD.search(end)
@@ -138,14 +138,12 @@ def _merge_fragments(fragments: list[str], lower_cased: bool) -> list[str]:
         touches = current and not current[-1].isspace()
         closers = len(fragment) - len(fragment.lstrip(_CLOSERS)) if touches else 0
         current += fragment[:closers]
-        rest = fragment[closers:]
+        rest, before = fragment[closers:], current.strip()
         gap = current[-1:].isspace() or rest[:1].isspace()
-        texts = current.strip(), rest.strip()
-        if current and gap and rest and sentence_ends_here(*texts, lower_cased):
-            sentences.append(current.strip())
-            current = rest
-        else:
-            current += rest
+        if gap and sentence_ends_here(before, rest.strip(), lower_cased):
+            sentences.append(before)
+            current = ""
+        current += rest
     if current.strip():
         sentences.append(current.strip())
     return sentences
@@ -186,7 +184,7 @@ class SentenceSplitter:
     def split(self, paragraphs: list[str]) -> list[list[str]]:
         """Returns the sentences of each paragraph; one without capitals counts as lower-cased."""
         parts = [
-            (number, part.encode("utf-8"))
+            (number, part.encode())
             for number, paragraph in enumerate(paragraphs)
             for part in _split_cjk(paragraph)
         ]
@@ -195,6 +193,6 @@ class SentenceSplitter:
         for (number, data), cuts in zip(parts, starts):
             # The breaker may cut U+3000 after a full stop in the middle of its bytes.
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]
-            fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
+            fragments = [data[a:b].decode() for a, b in zip(bounds, bounds[1:])]
             sentences[number] += _merge_fragments(fragments, paragraphs[number].islower())
         return sentences
