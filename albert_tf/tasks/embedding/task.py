@@ -85,8 +85,12 @@ class EmbeddingTask(JointTask, FineTuningTask):
             number if number > 1 else None,
         )
         kind = "scored pairs" if is_scored else ("texts", "pairs", "triplets")[number - 1]
-        summary = f"{len(examples):,} {kind}, {data.mean_length:.0f} tokens on average"
-        return ExampleSet(examples, data, summary, notes=notes)
+        return ExampleSet(
+            examples,
+            data,
+            f"{len(examples):,} {kind}, {data.mean_length:.0f} tokens on average",
+            notes=notes,
+        )
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertEmbedder:
         """Builds the encoder with its pooling."""

@@ -98,8 +98,8 @@ class MultipleChoiceTask(ChoiceTask):
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""
         examples, probabilities = data.examples, outputs["probabilities"]
-        letters = [letter(i) for i in range(probabilities.shape[1])]
-        write_table(folder, data.name, examples, probabilities, letters)
+        letters = map(letter, range(probabilities.shape[1]))
+        write_table(folder, data.name, examples, probabilities, [*letters])
         labelled = all(example.label is not None for example in examples)
         results = self.metrics(outputs, data) if labelled else {}
         files.write_json(folder.file("predict_results.json"), results)

@@ -97,8 +97,7 @@ def sequence_length(source: RecordSource) -> int:
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
     """Raises AlbertError if training and evaluation share a shard."""
-    common = files.common_files(find_shards(train_patterns), find_shards(eval_patterns))
-    if common:
+    if common := files.common_files(find_shards(train_patterns), find_shards(eval_patterns)):
         raise AlbertError(
             f"{common[0]} is in `input_file` and in `eval_input_file`; evaluate on other text."
         )

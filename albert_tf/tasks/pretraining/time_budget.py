@@ -183,9 +183,8 @@ def recorded_plan(config: PretrainingConfig) -> PretrainingConfig | None:
     if recorded is None:
         folder.check_no_remains()
         return None
-    run, train = recorded["run"], recorded["train"]
-    values = {name: run.get(name) for name in _RECORDED}
-    values["num_train_steps"] = train.get("max_steps")
+    values = {name: recorded["run"].get(name) for name in _RECORDED}
+    values["num_train_steps"] = recorded["train"].get("max_steps")
     values["neighbor_attention"] = recorded["task"].get("neighbor_attention")
     try:
         return _with_saves(dataclasses.replace(config, **values))
