@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Averages the predictions of several runs.
 
-  python -m albert_tf.tasks.ensemble --run_dirs=runs/a,runs/b --output_dir=runs/ensemble
-
 The runs have predicted the same examples. The output has the same files as theirs, with the mean
 probabilities: predictions.tsv, or GLUE's predictions/<file>.tsv (of several tasks, too). Source:
 Lan et al. (2020), section 4.9.
@@ -15,16 +13,10 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags
 
-from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.log import log
 from albert_tf.tasks.tables import find_predictions, read_predictions, write_predictions
-
-FLAGS = flags.FLAGS
 
 
 def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) -> list[str]:
@@ -68,27 +60,3 @@ def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) 
         mean = np.mean([table.values for table in tables], axis=0)
         write_predictions(os.path.join(output_dir, name), columns, mean, labels)
     return names
-
-
-def define_flags() -> None:
-    """Defines the flags of this command."""
-    define_path(
-        "run_dirs",
-        None,
-        "Output directories of run_classifier.py or run_race.py, or globs, separated by commas.",
-        required=True,
-    )
-    define_path("output_dir", None, "Folder for the averaged predictions.", required=True)
-    define_overwrite_flag()
-
-
-@script.command(define_flags)
-def main() -> None:
-    """Runs the command."""
-    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    names = ensemble(run_dirs, FLAGS.output_dir, FLAGS.overwrite)
-    log.info(f"The mean of {len(run_dirs)} runs is in {FLAGS.output_dir}: {', '.join(names)}.")
-
-
-if __name__ == "__main__":
-    main()

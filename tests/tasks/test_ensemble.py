@@ -5,18 +5,17 @@
 import numpy as np
 import pytest
 
-from albert_tf.tasks import ensemble as command
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.ensemble import ensemble
 from albert_tf.tasks.tables import read_predictions, write_predictions
 
 
 @pytest.fixture
-def make(tmp_path, run_script):
-    """Runs the command on runs/*, as `make(*flags)`."""
+def make(tmp_path):
+    """Averages the predictions of runs/*."""
 
-    def make(*flags, output_dir=tmp_path / "out"):
-        return run_script(
-            command, f"--run_dirs={tmp_path}/runs/*", f"--output_dir={output_dir}", *flags
-        )
+    def make(output_dir=tmp_path / "out", **options):
+        return ensemble(sorted(map(str, (tmp_path / "runs").iterdir())), str(output_dir), **options)
 
     return make
 
@@ -31,18 +30,15 @@ def test_tables_of_all_tasks_are_averaged(make, tmp_path):
         ids = {"id": names}
         write_predictions(str(folder / "predictions.tsv"), ids, probabilities, ("n", "y"))
         write_predictions(str(folder / "sts-b/predictions/STS-B.tsv"), ids, numbers, ())
-    done = make()
-    assert done.returncode == 0, done.stderr
-    names = "predictions.tsv, sts-b/predictions/STS-B.tsv"
-    assert f"The mean of 2 runs is in {tmp_path}/out: {names}." in done.stdout
+    assert make() == ["predictions.tsv", "sts-b/predictions/STS-B.tsv"]
     found = read_predictions(str(tmp_path / "out/predictions.tsv"))
     assert found.columns == {"id": ("x y", "1", "2")} and found.labels == ["n", "y"]
     np.testing.assert_allclose(found.values, rte.mean(0), atol=1e-6)
     found = read_predictions(str(tmp_path / "out/sts-b/predictions/STS-B.tsv"))
     np.testing.assert_allclose(found.values, values.mean(0), atol=1e-6)
-    done = make()
-    assert done.returncode == 1 and "predictions.tsv already exists" in done.stderr
-    assert make("--overwrite").returncode == 0
+    with pytest.raises(AlbertError, match=r"predictions\.tsv already exists"):
+        make()
+    make(overwrite=True)
 
 
 def test_errors_are_one_sentence(make, tmp_path):
@@ -52,12 +48,14 @@ def test_errors_are_one_sentence(make, tmp_path):
     before = (tmp_path / "runs/a/predictions.tsv").read_text()
     for output_dir, message in (
         (tmp_path / "out", "runs/b/predictions.tsv has other examples or labels than"),
-        (tmp_path / "runs/a", "is among --run_dirs; give a folder that is not"),
+        (tmp_path / "runs/a", "is among `run_dirs`; give a folder that is not"),
     ):
-        done = make(output_dir=output_dir)
-        assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+        with pytest.raises(AlbertError, match=message):
+            make(output_dir)
     assert (tmp_path / "runs/a/predictions.tsv").read_text() == before
     (tmp_path / "runs/b/predictions.tsv").unlink()
-    assert "runs/a do not both have predictions.tsv." in make().stderr
+    with pytest.raises(AlbertError, match=r"runs/a do not both have predictions\.tsv\."):
+        make()
     (tmp_path / "runs/a/predictions.tsv").unlink()
-    assert "holds no predictions; --do_predict writes them" in make().stderr
+    with pytest.raises(AlbertError, match="holds no predictions; --do_predict writes them"):
+        make()

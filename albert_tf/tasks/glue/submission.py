@@ -67,7 +67,7 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
         if (other := predictions.setdefault(name, path)) != path and name in TEST_SETS:
             raise AlbertError(
                 f"{other} and {path} predict the same test set; give one of the runs, or their "
-                "mean, which python -m albert_tf.tasks.ensemble makes."
+                "mean, which albert_tf.tasks.ensemble makes."
             )
     if missing := [file for file in TEST_SETS if file not in predictions]:
         raise AlbertError(
