@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers for GLUE's server, made of the predictions of runs, as a zip file.
 
-  python -m albert_tf.tasks.glue.submission --run_dirs=runs/glue --output=submission.zip
-
-packs the predictions of run_classifier.py, or their mean from albert_tf.tasks.ensemble.
+`make_submission` packs the predictions of run_classifier.py, or their mean from
+albert_tf.tasks.ensemble.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ import zipfile
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags
 
-from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined
@@ -27,7 +23,6 @@ from albert_tf.io.log import log
 from albert_tf.tasks.glue.tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.tables import find_predictions, read_predictions
 
-FLAGS = flags.FLAGS
 #: Task and test set by the name of the server's file.
 TEST_SETS = {
     f"{name}.tsv": (task, split) for task in GLUE_TASKS for name, split in task.test.items()
@@ -86,28 +81,3 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, f"index\tprediction\n{rows}")
     files.write_bytes(output, packed.getvalue())
-
-
-def define_flags() -> None:
-    """Defines the flags of this command."""
-    define_path(
-        "run_dirs",
-        None,
-        "Output directories of run_classifier.py, folders of several, or globs, separated by "
-        "commas.",
-        required=True,
-    )
-    define_path("output", "submission.zip", "The zip file to write.")
-    define_overwrite_flag()
-
-
-@script.command(define_flags)
-def main() -> None:
-    """Runs the command."""
-    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    make_submission(run_dirs, FLAGS.output, FLAGS.overwrite)
-    log.info(f"{FLAGS.output} is ready for gluebenchmark.com.")
-
-
-if __name__ == "__main__":
-    main()

@@ -49,37 +49,35 @@ def few(monkeypatch):
     monkeypatch.setattr(glue_command, "TEST_SETS", {file: TEST_SETS[file] for file in wanted})
 
 
-def test_runs_go_into_one_complete_zip(few, tmp_path, run_script):
+def test_runs_go_into_one_complete_zip(few, tmp_path):
     rte, wnli = random_probabilities("RTE.tsv", 0), random_probabilities("WNLI.tsv", 0)
     values = np.random.default_rng(0).uniform(-1, 6, 1379).round(6)
     write_run(tmp_path / "run/rte", "RTE.tsv", rte)
     write_run(tmp_path / "run/sts-b", "STS-B.tsv", values)
     output = tmp_path / "out/submission.zip"
-    flags = [f"--run_dirs={tmp_path}/run*,{tmp_path}/single", f"--output={output}"]
+    runs = [str(tmp_path / "run"), str(tmp_path / "single")]
     (tmp_path / "single").mkdir()
-    done = run_script(glue_command, *flags)
-    assert done.returncode == 1 and "There are no predictions for WNLI.tsv in " in done.stderr
+    with pytest.raises(AlbertError, match=r"There are no predictions for WNLI\.tsv in "):
+        make_submission(runs, str(output))
     assert not output.exists()
 
     predictions = write_run(tmp_path / "single", "WNLI.tsv", wnli)
-    done = run_script(glue_command, *flags)
-    assert done.returncode == 0, done.stderr
+    make_submission(runs, str(output))
     assert zipfile.ZipFile(output).namelist() == ["STS-B.tsv", "RTE.tsv", "WNLI.tsv"]
     labels = np.array(["entailment", "not_entailment"])
     assert answers(output, "RTE.tsv") == list(labels[rte.argmax(1)])
     assert answers(output, "STS-B.tsv") == [f"{value:.3f}" for value in values.clip(0, 5)]
     assert answers(output, "WNLI.tsv") == [str(i) for i in wnli.argmax(1)]
-    assert f"3,000 answers, {tmp_path}/run/rte" in done.stdout
     before = output.read_bytes(), predictions.read_text()
-    done = run_script(glue_command, *flags)
-    assert done.returncode == 1 and "submission.zip already exists; give" in done.stderr
-    done = run_script(glue_command, flags[0], f"--output={predictions}", "--overwrite")
-    assert done.returncode == 1 and "WNLI.tsv is also an input" in done.stderr
-    assert run_script(glue_command, *flags, "--overwrite").returncode == 0
+    with pytest.raises(AlbertError, match=r"submission\.zip already exists; give"):
+        make_submission(runs, str(output))
+    with pytest.raises(AlbertError, match=r"WNLI\.tsv is also an input"):
+        make_submission(runs, str(predictions), overwrite=True)
+    make_submission(runs, str(output), overwrite=True)
     assert (output.read_bytes(), predictions.read_text()) == before  # Byte for byte.
     write_run(tmp_path / "run2/rte", "RTE.tsv", rte)
-    done = run_script(glue_command, *flags, "--overwrite")
-    assert done.returncode == 1 and "predict the same test set; give one of the" in done.stderr
+    with pytest.raises(AlbertError, match="predict the same test set; give one of the"):
+        make_submission([*runs, str(tmp_path / "run2")], str(output), overwrite=True)
 
 
 @pytest.mark.parametrize(
