@@ -74,7 +74,11 @@ class BeamRunner(contextlib.AbstractContextManager):
                 pipeline
                 | beam.Create(list(tasks))
                 | "a worker for each shard" >> beam.Reshuffle()
-                | "write shard" >> beam.Map(_write_shard, self._context)
+                | "write shard"
+                >> beam.Map(
+                    lambda task, context: write_pretraining_shard(context, task, lambda _: None),
+                    self._context,
+                )
             )
 
         self._run("build", f"{len(tasks)} shards", build)
@@ -150,7 +154,3 @@ def _write_bucket(bucket: tuple[int, Iterable[tuple[int, int, bytes]]], folder: 
     number, documents = bucket
     content = b"".join(numbers for _, _, numbers in sorted(documents))
     files.write_bytes(bucket_path(folder, number), content)
-
-
-def _write_shard(task: ShardTask, context: Context) -> None:
-    write_pretraining_shard(context, task, lambda amount: None)

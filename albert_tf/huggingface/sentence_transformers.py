@@ -33,10 +33,12 @@ def write_modules(folder: str, task: Mapping[str, Any], hidden_size: int) -> Non
         for i, (kind, path) in enumerate(zip(_KINDS[: 2 + task["normalize"]], paths))
     ]
     files.write_json(os.path.join(folder, MODULES), modules)
-    longest = {"max_seq_length": task["max_seq_length"]}
-    files.write_json(os.path.join(folder, MODULE_FILES[0]), longest)
-    pooling = {"word_embedding_dimension": hidden_size, _MODES[task["pooling"]]: True}
-    files.write_json(os.path.join(folder, MODULE_FILES[1]), pooling)
+    settings = (
+        {"max_seq_length": task["max_seq_length"]},
+        {"word_embedding_dimension": hidden_size, _MODES[task["pooling"]]: True},
+    )
+    for name, values in zip(MODULE_FILES, settings):
+        files.write_json(os.path.join(folder, name), values)
 
 
 def read_modules(folder: str) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def read_modules(folder: str) -> dict[str, Any]:
             f"normalization, can be loaded, not {joined(kinds)}."
         )
     place = os.path.join(folder, MODULE_FILES[1])
-    settings = files.read_object(place, "settings of the pooling")
+    settings = files.read_object(place)
     # Before version 6, each mode had a switch.
     modes = {
         name for name, on in settings.items() if name.startswith("pooling_mode") and on is True

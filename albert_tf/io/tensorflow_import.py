@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from importlib import metadata
@@ -27,20 +28,14 @@ def prepare_tensorflow() -> None:
     # With AVX2 alone, a float32 step of base takes 0.87 of the time with them in TensorFlow 2.15,
     # and 0.66 in 2.21, whose other kernels are slower.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if _keras_2_is_a_package():
-        # Otherwise TensorFlow imports Keras 3, and albert_tf.keras2 then imports Keras 2 as well.
-        # Without Keras 3 the imports take 3.7 processor seconds, with it 5.4 (TensorFlow 2.21).
-        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        # From TensorFlow 2.16 on, Keras 2 is this package. Otherwise TensorFlow imports Keras 3,
+        # and albert_tf.keras2 then imports Keras 2 as well. Without Keras 3 the imports take 3.7
+        # processor seconds, with it 5.4 (TensorFlow 2.21).
+        if not metadata.version("tf_keras").startswith("2.15."):
+            os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     # setuptools 80.9 and newer warn when TensorFlow Hub imports pkg_resources.
     warnings.filterwarnings("ignore", "pkg_resources is deprecated", UserWarning)
-
-
-def _keras_2_is_a_package() -> bool:
-    """Returns whether Keras 2 is the package tf_keras, as it is from TensorFlow 2.16 on."""
-    try:
-        return not metadata.version("tf_keras").startswith("2.15.")
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def check_not_forked() -> None:

@@ -85,11 +85,6 @@ def _split(batch: Batch, parts: int, rows: int) -> Tensors:
     }
 
 
-def _part_seed(seed: tf.Tensor, part: tf.Tensor, parts: int) -> tf.Tensor:
-    """Returns the seed of a micro-batch."""
-    return _fold_in(seed, part) if parts > 1 else seed
-
-
 def _sum_over_replicas(values: Any) -> Any:
     replica = tf.distribute.get_replica_context()
     return freed_with_graph(replica.all_reduce(tf.distribute.ReduceOp.SUM, values))
@@ -234,7 +229,8 @@ class TrainLoop:
 
         def vectors_of(i: tf.Tensor) -> tf.Tensor:
             part = {k: v[i] for k, v in micro_batches.items()}
-            return part_vectors(mode, part, _part_seed(seed, i, parts), layers)
+            part_seed = _fold_in(seed, i) if parts > 1 else seed  # As in `_accumulate`.
+            return part_vectors(mode, part, part_seed, layers)
 
         vectors = tf.map_fn(vectors_of, tf.range(parts), fn_output_signature=tf.float32)
         vectors = tf.reshape(vectors, [rows, *vectors.shape[2:]])
@@ -264,7 +260,7 @@ class TrainLoop:
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, totals: Any) -> tuple[tf.Tensor, Any]:
-            part_seed = _part_seed(seed, i, parts)
+            part_seed = _fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
             more = part_gradients(mode, part, weights, part_seed, layers)
             return i + 1, tf.nest.map_structure(tf.add, totals, more)

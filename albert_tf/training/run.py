@@ -211,9 +211,6 @@ class TrainingRun:
                 f"move {self.folder.file(BEST)} away."
             )
 
-    def _logged_evaluations(self) -> dict[int, Metrics]:
-        return logged_metrics(self.folder, self.eval_spec.name)
-
     def _train(self, step: int) -> int:
         """Trains until the run is over or stopped; returns the step."""
         loop_steps, over, first, batches = 1, False, step, self.batches(step)
@@ -284,7 +281,9 @@ class TrainingRun:
         An evaluation is finished once it is in the log, which is written after the best weights.
         """
         pending = (
-            self.chief and self._evaluation_due(step) and step not in self._logged_evaluations()
+            self.chief
+            and self._evaluation_due(step)
+            and step not in logged_metrics(self.folder, self.eval_spec.name)
         )
         return bool(cluster_max(self.strategy, pending))
 
@@ -327,7 +326,8 @@ class TrainingRun:
         if not (patience and best):
             return None
         if self.chief and best.is_of(self.eval_spec.fingerprint):
-            count = sum(best.step < logged <= step for logged in self._logged_evaluations())
+            logged = logged_metrics(self.folder, self.eval_spec.name)
+            count = sum(best.step < other <= step for other in logged)
         if cluster_max(self.strategy, count) < patience:
             return None
         return (

@@ -18,9 +18,11 @@ from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.tokenization.tokenizer import checked_text
 
 #: Names of the columns, as data sets for sentence vectors have them.
-_FIRST = ("text", "anchor", "query", "sentence1")
-_SECOND = ("text_pair", "positive", "passage", "sentence2")
-_NEGATIVE = ("negative",)
+_COLUMNS = (
+    ("text", "anchor", "query", "sentence1"),
+    ("text_pair", "positive", "passage", "sentence2"),
+    ("negative",),
+)
 _SCORE = "score"
 
 
@@ -97,12 +99,11 @@ def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
 
 def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:
     found = [
-        next((row[name] for name in names if row.get(name) is not None), None)
-        for names in (_FIRST, _SECOND, _NEGATIVE)
+        next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
     ]
     texts = tuple(text for text in found if text is not None)
     if not texts or None in found[: len(texts)]:
-        lacking = (_FIRST, _SECOND)[found.index(None)]
+        lacking = _COLUMNS[found.index(None)]
         raise AlbertError(
             f"{where}: there is no value in a column {lacking[0]!r} ({', '.join(lacking[1:])}); "
             f"the columns are {joined(row)}."

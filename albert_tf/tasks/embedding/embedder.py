@@ -39,8 +39,7 @@ class TextEmbedder(FineTunedModel):
     """
 
     task_class = EmbeddingTask
-    _texts: Sequence[str] = ()
-    _index: np.ndarray | None = None
+    _index: tuple[Sequence[str], np.ndarray] | None = None
 
     def embed(self, texts: Sequence[str], batch_size: int | None = None) -> np.ndarray:
         """Returns the vectors of texts, float32 [texts, H]; of length 1, unless it was trained so.
@@ -58,7 +57,7 @@ class TextEmbedder(FineTunedModel):
 
     def index(self, texts: Sequence[str]) -> None:
         """Embeds the texts that `search` compares with its queries, in place of earlier ones."""
-        self._texts, self._index = checked_texts(texts), unit(self.embed(texts))
+        self._index = checked_texts(texts), unit(self.embed(texts))
 
     def search(self, queries: str | Sequence[str], top_k: int = 10) -> list[Hit] | list[list[Hit]]:
         """Returns the texts of the index that are most similar to a query, the best first.
@@ -74,8 +73,8 @@ class TextEmbedder(FineTunedModel):
         top_k = check_integer("`top_k`", top_k)
         single = isinstance(queries, (str, bytes))
         queries = [checked_text(queries, "The query")] if single else checked_texts(queries)
-        found = []
-        for row in unit(self.embed(queries)) @ self._index.T:
+        found, (texts, vectors) = [], self._index
+        for row in unit(self.embed(queries)) @ vectors.T:
             best = np.argsort(-row, kind="stable")[:top_k]
-            found.append([Hit(self._texts[i], float(row[i]), int(i)) for i in best])
+            found.append([Hit(texts[i], float(row[i]), int(i)) for i in best])
         return found[0] if single else found

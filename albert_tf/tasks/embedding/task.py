@@ -25,8 +25,6 @@ from albert_tf.weights.run_folder import RunFolder
 VECTORS_FILE = "vectors.npy"
 #: The mean cosine of unrelated texts from which on vectors say little.
 _COLLAPSED = 0.9
-#: The number of passages among which the right one has to be.
-_TOP = 10
 #: Queries compared at a time.
 _CHUNK = 1024
 
@@ -147,7 +145,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
             found["pearson"] = scipy.stats.pearsonr(cosines, scores).statistic
         else:
             ranks = _ranks(first, last, [example.texts[1] for example in rows])
-            found = {f"recall_at_{top}": (ranks <= top).mean() for top in (1, _TOP)}
+            found = {f"recall_at_{top}": (ranks <= top).mean() for top in (1, 10)}
             found["mrr"] = (1 / ranks).mean()
         found["mean_cosine"] = (first * np.roll(last, 1, axis=0)).sum(-1).mean()
         return {name: float(value) for name, value in found.items()}
