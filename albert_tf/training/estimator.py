@@ -96,6 +96,10 @@ class Estimator:
         # Evaluations are often repeated, and creating the input takes much of a short one.
         self._inputs = {}  # By input function.
 
+    def train(self, train_spec: TrainSpec) -> None:
+        """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
+        self.train_and_evaluate(train_spec)
+
     @lost_workers()
     def train_and_evaluate(
         self, train_spec: TrainSpec, eval_spec: EvalSpec | None = None
