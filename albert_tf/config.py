@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ _MAX_BLOCKS = 1000
 #: Dropout rates are below 1.
 _MAX_RATE = 0.999
 _MAX_PARAMETERS = 10**11
+#: A number of at least 1.
+_count = functools.partial(setting, minimum=1)
 
 
 def missing_setting(setting: str) -> AlbertError:
@@ -53,23 +56,22 @@ class AlbertConfig(Settings):
       AlbertError: a value is of the wrong kind, out of range or at odds with another.
     """
 
-    vocab_size: int = setting(help="V, rows of the word-embedding table.", minimum=1)
-    embedding_size: int = setting(
-        help="E, width of the embedding tables; E = H builds no projection.", minimum=1
+    vocab_size: int = _count(help="V, rows of the word-embedding table.")
+    embedding_size: int = _count(
+        help="E, width of the embedding tables; E = H builds no projection."
     )
-    hidden_size: int = setting(help="H, width of the transformer.", minimum=1)
-    num_hidden_layers: int = setting(help="L.", minimum=1)
-    num_attention_heads: int = setting(
+    hidden_size: int = _count(help="H, width of the transformer.")
+    num_hidden_layers: int = _count(help="L.")
+    num_attention_heads: int = _count(
         help="Heads per layer; divides H. No weight's shape depends on it, so a wrong value loads "
-        "without complaint and ruins the outputs: take it from the checkpoint's configuration.",
-        minimum=1,
+        "without complaint and ruins the outputs: take it from the checkpoint's configuration."
     )
-    intermediate_size: int = setting(help="F, width of the feed-forward network.", minimum=1)
-    num_hidden_groups: int = setting(
-        1, "G; layer l uses the shared weights of group int(l / L * G).", minimum=1
+    intermediate_size: int = _count(help="F, width of the feed-forward network.")
+    num_hidden_groups: int = _count(
+        1, "G; layer l uses the shared weights of group int(l / L * G)."
     )
-    inner_group_num: int = setting(
-        1, "Blocks of weights in a group, applied one after the other in every layer.", minimum=1
+    inner_group_num: int = _count(
+        1, "Blocks of weights in a group, applied one after the other in every layer."
     )
     hidden_act: str = setting(
         "gelu",
@@ -82,8 +84,8 @@ class AlbertConfig(Settings):
     attention_probs_dropout_prob: float = setting(
         0.0, "Rate on the attention probabilities.", maximum=_MAX_RATE
     )
-    max_position_embeddings: int = setting(512, "Longest sequence.", minimum=1)
-    type_vocab_size: int = setting(2, "Number of segment types.", minimum=1)
+    max_position_embeddings: int = _count(512, "Longest sequence.")
+    type_vocab_size: int = _count(2, "Number of segment types.")
     initializer_range: float = setting(
         0.02, "Standard deviation of the truncated normal initialiser.", maximum=1000
     )

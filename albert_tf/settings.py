@@ -57,9 +57,15 @@ def setting(
       flag: name of the flag if it is another one; None if there is no flag.
       needs: the flag without which the setting has no effect.
     """
-    known = {"minimum": minimum, "maximum": maximum, "choices": choices, "path": path}
-    text = f"{help} Source: {source}." if source else help
-    known |= {"help": text, "flag": flag, "needs": needs}
+    known = {
+        "help": f"{help} Source: {source}." if source else help,
+        "minimum": minimum,
+        "maximum": maximum,
+        "choices": choices,
+        "path": path,
+        "flag": flag,
+        "needs": needs,
+    }
     return dataclasses.field(default=default, metadata=known)
 
 
@@ -88,7 +94,7 @@ class Settings:
                 continue
             if known["choices"]:  # 1 is not True.
                 if (type(value), value) not in [(type(c), c) for c in known["choices"]]:
-                    listed = ", ".join(map(str, known["choices"]))
+                    listed = joined(known["choices"])
                     raise AlbertError(
                         f"{name}={short_repr(value)} is unknown; use one of {listed}."
                     )

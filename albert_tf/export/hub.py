@@ -111,11 +111,11 @@ def encoder_export(
         positions = tf.cast(inputs["masked_lm_positions"], tf.int64)
         outputs = encode({name: inputs[name] for name in INPUTS}, training)
         sequence = tf.gather(outputs["sequence_output"], positions, batch_dims=1)
-        logits = {
+        return {
+            **outputs,
             "mlm_logits": heads.mlm_head(sequence, encoder.embeddings.word_embeddings),
             "sop_logits": heads.sop_head(outputs["pooled_output"]),
         }
-        return {**outputs, **logits}
 
     root = _trainable(encode, encoder.named_weights())
     if heads:
@@ -136,12 +136,11 @@ def encoder_export(
             tokenizer.data,
         ),
     }
-    signatures = {"serving_default": serve.get_concrete_function(**input_specs())}
     return Export(
         ENCODER_TITLE,
         _EXAMPLE,
         root,
-        signatures,
+        {"serving_default": serve.get_concrete_function(**input_specs())},
         _encoder_probes(exact or model),
         assets,
         precision=precision,

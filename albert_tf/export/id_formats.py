@@ -163,6 +163,7 @@ def _quantized(model: Any) -> Any:
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
-        kinds = ["MatMul", "Gather"]
-        quantize_dynamic(model, path, kinds, per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(
+            model, path, ["MatMul", "Gather"], per_channel=True, weight_type=QuantType.QInt8
+        )
         return onnx.load(path)

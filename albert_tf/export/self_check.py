@@ -95,8 +95,7 @@ def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: flo
 def _run(folder: str, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
     """Returns the outputs of each call."""
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as calls:
-        names = (f"{number}-{probe.attribute}.npz" for number, probe in enumerate(probes))
-        paths = [os.path.join(calls, name) for name in names]
+        paths = [f"{calls}/{number}-{probe.attribute}.npz" for number, probe in enumerate(probes)]
         for path, probe in zip(paths, probes):
             np.savez(path, **probe.inputs)
         # The process has another working directory, and may be unable to read remote file systems.

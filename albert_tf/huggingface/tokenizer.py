@@ -246,8 +246,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
       Its content; None for a SentencePiece model unless it is a unigram one without bytes as
       pieces.
     """
-    kind = tokenizer.spec.kind
-    values = _wordpiece_steps(tokenizer) if kind == "wordpiece" else _sentencepiece_steps(tokenizer)
+    is_wordpiece = tokenizer.spec.kind == "wordpiece"
+    values = (_wordpiece_steps if is_wordpiece else _sentencepiece_steps)(tokenizer)
     if values is None:
         return None
     added = [

@@ -101,8 +101,7 @@ def from_json(cls: type[T], values: Any, where: str) -> T:
         # In Python, True is an integer.
         fits = (isinstance(value, _TYPES[kind]) for kind in wanted)
         if not any(fits) or (isinstance(value, bool) and "bool" not in wanted):
-            expected = " or ".join(wanted)
             raise AlbertError(
-                f"{where}: {name!r} must be of type {expected}, not {short_repr(value)}."
+                f"{where}: {name!r} must be of type {' or '.join(wanted)}, not {short_repr(value)}."
             )
     return cls(**values)

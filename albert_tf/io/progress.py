@@ -86,4 +86,4 @@ def _can_redraw() -> bool:
 
 def total_bytes(paths: list[str]) -> int:
     """Returns the total size of files as stored."""
-    return sum(storage.size(path) for path in paths)
+    return sum(map(storage.size, paths))

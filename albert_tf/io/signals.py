@@ -73,8 +73,8 @@ def _handlers() -> dict[int, Any]:
     """Returns the handlers that can be replaced and restored: none outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    return {n: handler for n, handler in handlers.items() if handler is not None}
+    handlers = zip(STOP_SIGNALS, map(signal.getsignal, STOP_SIGNALS))
+    return {number: handler for number, handler in handlers if handler is not None}
 
 
 @contextlib.contextmanager

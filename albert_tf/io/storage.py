@@ -26,7 +26,7 @@ PAUSES = (0.3, 1.0, 3.0)
 #: Begins a path on another file system: gs://, hdfs://, ram://, …
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://")
 #: Error messages of the system when a disk is full or a quota or file size limit is reached.
-_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 #: Errors that do not pass by themselves.
 _FINAL = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL,
@@ -35,7 +35,7 @@ _FINAL = {
 #: The same as codes of TensorFlow: cancelled, invalid argument, not found, already exists, out of
 #: range, unimplemented, data loss. The failed precondition stands for several errors of the system.
 _FINAL_CODES, _PRECONDITION = {1, 3, 5, 6, 11, 12, 15}, 9
-_WRONG_KIND = tuple(os.strerror(code) for code in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY))
+_WRONG_KIND = tuple(map(os.strerror, (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY)))
 
 #: TensorFlow's codes that only remote file systems give: deadline exceeded, permission denied,
 #: resource exhausted, unavailable, unauthenticated.
@@ -126,7 +126,7 @@ def failure(error: BaseException) -> str | None:
 
 def system_message(text: str) -> str | None:
     """Returns the system's own message that a text contains, such as "Input/output error"."""
-    return next((os.strerror(n) for n in errno.errorcode if os.strerror(n) in text), None)
+    return next((m for m in map(os.strerror, errno.errorcode) if m in text), None)
 
 
 def _mode(path: str) -> int:

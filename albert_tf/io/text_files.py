@@ -112,11 +112,9 @@ def read_lines(
     """
     lines_before = 0
     rest = b""
-    first = True
-    for block in _read_blocks(path, on_read):
-        if first and block.startswith(_UTF8_BOM):
-            block = block[len(_UTF8_BOM) :]
-        first = False
+    for number, block in enumerate(_read_blocks(path, on_read)):
+        if number == 0:
+            block = block.removeprefix(_UTF8_BOM)
         line_end = block.find(b"\n")
         # Only a line that began in an earlier block can be longer than a block.
         if len(rest) + (line_end if line_end >= 0 else len(block)) > max_line_bytes:

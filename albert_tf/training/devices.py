@@ -101,8 +101,8 @@ def fast_precisions(strategy: Strategy) -> tuple[str, ...]:
             features = f.read()
     except OSError:  # Not Linux.
         return (FLOAT32,)
-    units = ("amx_bf16", "avx512_bf16")
-    return (BFLOAT16, FLOAT32) if any(unit in features for unit in units) else (FLOAT32,)
+    has_units = "amx_bf16" in features or "avx512_bf16" in features
+    return (BFLOAT16, FLOAT32) if has_units else (FLOAT32,)
 
 
 @functools.cache

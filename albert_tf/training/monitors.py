@@ -169,10 +169,10 @@ def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
 def logged_metrics(folder: RunFolder, split: str) -> dict[int, Metrics]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
     entries = read_metrics(folder) if folder.has(METRICS_FILE) else ()
-    of_split = (entry for entry in entries if entry.pop("split", None) == split)
     return {
         entry.pop("step"): {k: math.nan if v is None else v for k, v in entry.items()}
-        for entry in of_split
+        for entry in entries
+        if entry.pop("split", None) == split
     }
 
 
@@ -200,8 +200,7 @@ def write_results(folder: RunFolder, results: Mapping[str, float], writes: bool 
     if writes:
         files.write_json(path, results)
         log.info(f"Written to {path}.")
-    bad = [name for name, value in results.items() if not math.isfinite(value)]
-    if bad:
+    if bad := [name for name, value in results.items() if not math.isfinite(value)]:
         raise DivergedError(
             f"The evaluation is not finite ({joined(bad, 80)}; null in {path}): the training "
             "has diverged. Use another checkpoint, or train again with a lower learning rate."

@@ -192,8 +192,9 @@ class TrainingRun:
         with self.strategy.scope():
             damaged = self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
-        what = f"the step of the newest checkpoint in {self.folder}"
-        check_same_everywhere(self.strategy, step, what)
+        check_same_everywhere(
+            self.strategy, step, f"the step of the newest checkpoint in {self.folder}"
+        )
         self.store.set_aside(damaged)  # All processes have read them.
         self._restore_best(step)
         self.store.tidy()
@@ -300,8 +301,7 @@ class TrainingRun:
         if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
             self._compare_with_best(step, results)
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
-        stopped_early = self._stopped_early(step)
-        if stopped_early:
+        if stopped_early := self._stopped_early(step):
             self.monitor.note(stopped_early)
         return bool(stopped_early) or step == self.train_spec.max_steps
 

@@ -51,8 +51,7 @@ def is_in(folder: RunFolder, record: Mapping[str, Any]) -> bool:
     if recorded is None:
         folder.check_no_remains()
         return False
-    differences = [text for x in IDENTITY for text in _differences(recorded[x], record[x])]
-    if differences:
+    if differences := [x for part in IDENTITY for x in _differences(recorded[part], record[part])]:
         count = len(differences) - _SHOWN
         more = f"; and {count} more" if count > 0 else ""
         raise AlbertError(

@@ -83,8 +83,9 @@ def _readable_files(prefix: str) -> list[str]:
         except tf.errors.NotFoundError:
             pass  # The chief may have renamed it.
         except tf.errors.OpError as error:
-            text = f"The checkpoint {prefix} cannot be read: {first_line(error)}."
-            raise StoppedError(text) from error
+            raise StoppedError(
+                f"The checkpoint {prefix} cannot be read: {first_line(error)}."
+            ) from error
     return paths
 
 

@@ -9,7 +9,7 @@ import functools
 import heapq
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -93,12 +93,12 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
         config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
     model = PretrainedModel(config)
     report = load_weights(source, model.named_weights())
-    _check_report(report, allow_partial, {*model.named_weights()})
+    _check_report(report, allow_partial, model.named_weights())
     model.tokenizer, model.load_report = tokenizer, report
     return model
 
 
-def _check_report(report: LoadReport, allow_partial: bool, names: set[str]) -> None:
+def _check_report(report: LoadReport, allow_partial: bool, names: Iterable[str]) -> None:
     """Raises AlbertError for heads that do not match, or warns of them.
 
     `names` are those of the model's variables.

@@ -255,8 +255,9 @@ def find_checkpoint(path: str) -> str:
             return steps[max(steps)]
     names = [name.removesuffix(".index") for name in listdir(path) if name.endswith(".index")]
     if len(names) > 1:
-        listed = ", ".join(names)
-        raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
+        raise AlbertError(
+            f"{path} holds several checkpoints; name one of them: {', '.join(names)}."
+        )
     if not names:
         raise no_model(path)
     return os.path.join(path, names[0])
