@@ -19,6 +19,7 @@ from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.log import log
 from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import INPUTS
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
     AlbertSpanAnswerer,
@@ -208,7 +209,8 @@ class SquadTask(FineTuningTask):
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns the outputs that `extract_answers` describes, [batch, ...]."""
-        outputs = model(batch, training=False)
+        # Without the positions of a training batch, with which the model computes other outputs.
+        outputs = model({name: batch[name] for name in INPUTS}, training=False)
         if self.spec.has_beam:
             beam = [-1, self.spec.start_n_top, self.spec.end_n_top]
             return {
