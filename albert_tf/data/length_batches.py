@@ -112,11 +112,13 @@ class Sequences(DataSource):
     ) -> None:
         columns = {k: _column(np.asarray(v)) for k, v in (columns or {}).items()}
         digest = hashlib.sha256(repr([group, *columns]).encode())
-        parts, first = zip(*((np.asarray(ids, np.int32), length) for ids, length in sequences))
+        parts, first = [], []
+        for ids, length in sequences:  # Large data sets are in memory at most twice, in 16 bits.
+            digest.update(ids := np.asarray(ids, np.int32))
+            parts.append(ids.astype(np.uint16) if ids.max() < 1 << 16 else ids)
+            first.append(length)
         sizes, first = np.array([*map(len, parts)]), np.array(first)
-        ids = np.concatenate(parts)
-        digest.update(ids)
-        tokens = {"input_word_ids": ids.astype(np.uint16) if ids.max() < 1 << 16 else ids}
+        tokens = {"input_word_ids": np.concatenate(parts)}
         for name, values in (token_columns or {}).items():
             tokens[name] = np.concatenate([np.asarray(row, np.int32) for row in values])
             digest.update(tokens[name])

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import CONFIG, MODULES
-from albert_tf.huggingface.sentence_transformers import TASK as EMBEDDING
-from albert_tf.huggingface.sentence_transformers import read_modules
+from albert_tf.huggingface.sentence_transformers import EMBEDDING, read_modules
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import label_text

@@ -20,7 +20,7 @@ from albert_tf.io.json_values import joined, parse_json, short_repr
 #: The modules that we have, in their order.
 _KINDS = ["Transformer", "Pooling", "Normalize"]
 #: The name of our task.
-TASK = "embedding"
+EMBEDDING = "embedding"
 #: The settings of a pooling that is on, by ours.
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 

@@ -22,8 +22,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG, INDEX, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import config_values, head_values
-from albert_tf.huggingface.sentence_transformers import TASK as EMBEDDING
-from albert_tf.huggingface.sentence_transformers import write_modules
+from albert_tf.huggingface.sentence_transformers import EMBEDDING, write_modules
 from albert_tf.huggingface.tokenizer import tokenizer_files
 from albert_tf.io import files
 from albert_tf.io.json_values import joined

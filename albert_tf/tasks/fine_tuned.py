@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FineTunedModel:
-    """Base of TextClassifier, TextRegressor, QuestionAnswerer and MultipleChoice.
+    """Base of the classes that train and use a task's models, such as TextClassifier.
 
     Args:
       task: the task of the model.

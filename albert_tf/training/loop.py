@@ -51,7 +51,9 @@ def distribute(
         if replicas == 1:
             return dataset
         rows = batch_size // pipelines // replicas
-        return dataset.map(lambda batch: _split(batch, replicas, rows)).unbatch()
+        return dataset.flat_map(
+            lambda batch: tf.data.Dataset.from_tensor_slices(_split(batch, replicas, rows))
+        )
 
     return strategy.distribute_datasets_from_function(_without_autograph(dataset_fn))
 
@@ -233,12 +235,13 @@ class TrainLoop:
             return part_vectors(mode, part, part_seed, layers)
 
         vectors = tf.map_fn(vectors_of, tf.range(parts), fn_output_signature=tf.float32)
-        vectors = tf.reshape(vectors, [rows, *vectors.shape[2:]])
-        whole = vectors, batch["targets"]
+        # As one tensor: TensorFlow crashes if it gathers targets without columns.
+        whole = tf.concat([tf.reshape(vectors, [rows, -1]), batch["targets"]], axis=1)
         if replica.num_replicas_in_sync > 1:
             whole = replica.all_gather(whole, axis=0)
+        flat, targets = tf.split(whole, [-1, batch["targets"].shape[1]], axis=1)
         begin = replica.replica_id_in_sync_group * rows
-        shared = self._task.share(*whole)
+        shared = self._task.share(tf.reshape(flat, [-1, *vectors.shape[2:]]), targets)
         return {**batch, **{k: v[begin : begin + rows] for k, v in shared.items()}}
 
     def _micro_batch_vectors(

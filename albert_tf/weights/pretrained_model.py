@@ -56,6 +56,11 @@ class FilledMask:
     text: str
 
 
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors of length 1, [..., H]; one of length 0 stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
+
+
 def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     """Loads a pretrained ALBERT of any format, and checks every variable.
 
@@ -181,9 +186,7 @@ class PretrainedModel(AlbertPretrainer):
         for rows, length in length_batches([len(s) for s in sequences], "embedding", batch_size):
             chosen = [sequences[row] for row in rows]
             vectors[rows] = vectors_of(pad_sequences(tokenizer, chosen, length=length))
-        if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
-        return vectors
+        return unit(vectors) if normalize else vectors
 
     def fill_mask(
         self, text: str | Sequence[str], top_k: int = 5

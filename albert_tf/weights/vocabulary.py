@@ -54,12 +54,11 @@ def extend_vocabulary(
         old = tokenizer.vocab_size
         words = split_words(tokenizer, itertools.chain(*map(read_lines, paths)))
         if vocab_size is not None:
-            words = words[: max(vocab_size - old, 0)]
+            if vocab_size <= old:
+                raise AlbertError(f"`vocab_size` must be above {old}, that of {path}.")
+            words = words[: vocab_size - old]
         if not words:
-            raise AlbertError(
-                f"There is nothing to add: the vocabulary has {old} pieces already, `vocab_size` "
-                f"is {vocab_size}, and {', '.join(paths)} must have words that are not pieces."
-            )
+            raise AlbertError(f"The vocabulary of {path} has all words of {', '.join(paths)}.")
         extended, parts = with_words(tokenizer, words), tokenizer.encode_batch(words)
         weights = {name: model.named_weights()[name].numpy() for name in model.load_report.matched}
         for name in {*_OF_PIECES} & {*weights}:

@@ -36,12 +36,12 @@ def claim(folder, record):
 def of(tiny_config, record_paths):
     """Makes the record of a run, given changes to it."""
 
-    def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, **values):
+    def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, data=(), **values):
         model_config = dataclasses.replace(tiny_config, **(model or {}))
         source = open_records(",".join(paths), model_config)
         spec = TrainSpec.of(source, max_steps)
         if fingerprint:
-            spec = dataclasses.replace(spec, data_fingerprint=fingerprint)
+            spec = dataclasses.replace(spec, data_fingerprint=fingerprint, data_description=data)
         task = PretrainingTask(model_config, source)
         return run_record(dataclasses.replace(CONFIG, **values), task, spec)
 
@@ -103,10 +103,11 @@ def test_more_than_four_differences_are_counted(refusal):
     assert text.count(" there, ") == 4 and "; and 2 more)" in text
 
 
-def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):
-    digest = "0123456789abcdef" * 4
-    text = refusal(fingerprint=digest)
-    assert "(another `data`)" in text and digest not in text
+def test_other_data_is_reported_by_its_description_without_digests(refusal, of):
+    digest, data = "0123456789abcdef" * 4, {**of()["data"]}
+    assert "(another `data`);" in refusal(fingerprint=f"{digest}-16-32", data=data)
+    text = refusal(fingerprint=digest, data={**data, "examples": 9})
+    assert "(another `data`; `data.examples`=" in text and " there, 9 here)" in text
 
 
 def test_values_that_look_the_same_once_shortened_are_not_shown(of, folder):

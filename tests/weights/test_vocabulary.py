@@ -76,7 +76,8 @@ def wordpiece_model(tmp_path):
 
 
 def test_nothing_is_written_without_a_new_word(words, tmp_path):
-    for size in (8000, 7):
-        with pytest.raises(AlbertError, match=f"has 8000 pieces already, `vocab_size` is {size}"):
-            extend_vocabulary(MODEL, words, str(tmp_path / "new"), size)
+    (old := tmp_path / "old.txt").write_text("the war\n")
+    for text, size, fault in ((words, 8000, "above 8000,"), (str(old), None, "has all words of")):
+        with pytest.raises(AlbertError, match=fault):
+            extend_vocabulary(MODEL, text, str(tmp_path / "new"), size)
     assert not (tmp_path / "new").exists()

@@ -12,9 +12,10 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.settings import check_integer
 from albert_tf.tasks.embedding.data import EmbeddingExample
-from albert_tf.tasks.embedding.task import EmbeddingTask, unit
+from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tokenization.tokenizer import checked_text, checked_texts
+from albert_tf.weights.pretrained_model import unit
 
 
 class Hit(NamedTuple):

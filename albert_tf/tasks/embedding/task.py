@@ -20,6 +20,7 @@ from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
+from albert_tf.weights.pretrained_model import unit
 from albert_tf.weights.run_folder import RunFolder
 
 VECTORS_FILE = "vectors.npy"
@@ -27,11 +28,6 @@ VECTORS_FILE = "vectors.npy"
 _COLLAPSED = 0.9
 #: Queries compared at a time.
 _CHUNK = 1024
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors of length 1, [..., H]; one of length 0 stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
 
 
 class EmbeddingTask(JointTask, FineTuningTask):

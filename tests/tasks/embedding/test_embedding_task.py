@@ -9,14 +9,16 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
+from albert_tf import Estimator, RunConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.kernels.graph_mode import TrainingStep, training_step
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec
 from albert_tf.tasks.embedding.task import EmbeddingTask
+from albert_tf.training.loop import distribute
 from tests.tasks.conftest import CONFIG
+from tests.training.runs import train_loop
 
-NO_TARGETS = np.zeros([6, 0], np.float32)
-RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+DROPOUT = dataclasses.replace(CONFIG, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def unit(rows):
 
 def test_each_text_finds_its_partner_among_partners_and_negatives(task):
     vectors = np.random.default_rng(0).normal(size=[4, 3, 8]).astype(np.float32)
-    found = task.joint_values(tf.constant(vectors), NO_TARGETS)
+    found = task.joint_values(tf.constant(vectors), tf.zeros([4, 0]))
     first, second, third = np.moveaxis(unit(vectors), 1, 0)
     forth = first @ np.concatenate([second, third]).T / 0.1
     back = second @ first.T / 0.1
@@ -48,43 +50,39 @@ def test_each_text_finds_its_partner_among_partners_and_negatives(task):
     np.testing.assert_array_equal(found["accuracy"], forth.argmax(1) == np.arange(4))
 
 
-def test_shared_values_give_the_gradient_of_the_whole_batch(task):
-    vectors = tf.constant(np.random.default_rng(0).normal(size=[6, 2, 8]).astype(np.float32))
-    shared = task.share(vectors, NO_TARGETS)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(vectors)
-        whole = tf.reduce_sum(task.joint_values(vectors, NO_TARGETS)["loss"])
-        parts = [
-            _sums(task, vectors[i : i + 2], {k: v[i : i + 2] for k, v in shared.items()})
-            for i in (0, 2, 4)
-        ]
-        split = tf.add_n([part["loss"] for part in parts])
-    np.testing.assert_allclose(split, whole, rtol=1e-6)
-    np.testing.assert_allclose(
-        tape.gradient(split, vectors), tape.gradient(whole, vectors), atol=1e-5
+class Recomputed(EmbeddingTask):
+    """Its loss is how far the vectors are from those that were shared before."""
+
+    def share(self, vectors, targets):
+        return {"shared": vectors, **super().share(vectors, targets)}
+
+    def sums(self, model, batch, training):
+        distances = tf.abs(self.vectors(model, batch, training) - batch["shared"])
+        return {"loss": tf.reduce_sum(distances), "accuracy": tf.constant(0.0)}
+
+
+@pytest.mark.parametrize(("strategy", "parts"), [("default", 2), ("mirrored", 1), ("mirrored", 2)])
+def test_shared_vectors_have_the_dropout_masks_of_the_gradient(strategy, parts, task, tmp_path):
+    task = Recomputed(DROPOUT, task.tokenizer, task.spec)
+    source = task.encode(examples(*[("a b",), ("c d e",)] * 4), training=True).source
+    config = RunConfig(
+        str(tmp_path), train_batch_size=8, strategy=strategy, gradient_accumulation_steps=parts
     )
-
-
-def _sums(task, vectors, shared):
-    class Given(EmbeddingTask):
-        def vectors(self, model, batch, training=False):
-            return vectors
-
-    given = Given(task.config, task.tokenizer, task.spec)
-    return given.sums(None, shared, True)
+    loop = train_loop(estimator := Estimator(task, config))
+    batches = distribute(estimator.strategy, source.train_input_fn, 8)
+    np.testing.assert_allclose(loop.run(iter(batches), 2)["loss"], [0, 0], atol=1e-5)
 
 
 def test_single_texts_are_embedded_twice_with_other_dropout_masks(task):
-    config = dataclasses.replace(CONFIG, **RATES)
-    task = EmbeddingTask(config, task.tokenizer, task.spec)
+    task = EmbeddingTask(DROPOUT, task.tokenizer, task.spec)
     data = task.encode(examples(("a b",), ("c d e",)), training=True)
     model, batch = task.build_model(), data.source.batch([0, 1], 8)
     with training_step(TrainingStep(tf.constant([1, 2]))):
         vectors = task.vectors(model, batch, training=True).numpy()
-    assert vectors.shape == (2, 2, config.hidden_size)
+    assert vectors.shape == (2, 2, CONFIG.hidden_size)
     assert np.abs(vectors[:, 0] - vectors[:, 1]).max(axis=1).min() > 1e-3
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-5)
-    assert task.vectors(model, batch).shape == (2, config.hidden_size)
+    assert task.vectors(model, batch).shape == (2, CONFIG.hidden_size)
 
 
 def test_cosines_of_scored_pairs_are_compared_with_scores_from_0_to_1(task):
