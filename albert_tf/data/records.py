@@ -236,12 +236,14 @@ def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[i
     largest = int(values.max(initial=0))
     if largest < 1 << 7:
         return values.astype(np.uint8).tobytes(), bounds.tolist()
-    rest = values[:, None] >> np.arange(0, largest.bit_length(), 7, np.uint64)
+    if largest < 1 << 32:  # Smaller numbers take less time.
+        values = values.astype(np.uint32)
+    rest = values >> np.arange(0, largest.bit_length(), 7, values.dtype)[:, None]
     used = rest > 0
-    used[:, 0] = True  # A zero takes a byte, too.
+    used[0] = True  # A zero takes a byte, too.
     groups = rest.astype(np.uint8) & 0x7F | (rest > 0x7F).view(np.uint8) << 7
-    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(used, axis=1))])
-    return groups[used].tobytes(), ends[bounds].tolist()
+    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(used, axis=0))])
+    return groups.T[used.T].tobytes(), ends[bounds].tolist()
 
 
 @functools.lru_cache(maxsize=65536)
