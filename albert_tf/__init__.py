@@ -8,8 +8,9 @@ Public names are loaded on first use, so that ``import albert_tf`` does not impo
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
+
+from albert_tf.io.tensorflow_import import import_quietly
 
 __version__ = "0.1.0"
 
@@ -41,8 +42,7 @@ __all__ = [*_HOME, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        # TensorFlow logs up to nine lines while it is imported. 0 shows them.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import_quietly()
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
 

@@ -27,6 +27,7 @@ def test_importing_the_package_and_small_programs_does_not_import_tensorflow():
     assert python(f"import {names}, sys; print('tensorflow' in sys.modules)") == "False"
 
 
+@pytest.mark.smoke
 def test_a_program_shows_nothing_of_tensorflows_log(monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     code = [sys.executable, "-c", "import albert_tf; albert_tf.TextClassifier"]

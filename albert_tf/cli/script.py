@@ -59,7 +59,6 @@ def run(
             stream.reconfigure(errors="replace")  # "?" for what the terminal's encoding lacks.
     with StopSignals(first_raises=True) as signals:
         try:
-            prepare_tensorflow()
             defined_before = set(FLAGS)
             define_flags()
             for name in set(FLAGS) - defined_before:
@@ -94,6 +93,7 @@ def _run(main: Main, names: Sequence[str], argv: list[str]) -> int | None:
             raise AlbertError(f"{required[len(given)].rstrip('…')} is missing; see --help.")
         if len(given) > len(names) and "…" not in "".join(names):
             raise AlbertError(f"unexpected argument {given[len(names)]!r}; see --help.")
+        prepare_tensorflow()
         # Our own writers name the file; this covers what libraries write.
         with space_for("the program's output"):
             return main(*given)

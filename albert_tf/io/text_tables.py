@@ -139,6 +139,7 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
         return data.to_dict("records")
     for rows in ("to_dicts", "to_pylist"):  # polars.DataFrame, pyarrow.Table
         if hasattr(data, rows):
+            _check_distinct(getattr(data, "column_names", ()), f"The {name} data")
             return getattr(data, rows)()
     if isinstance(data, Mapping):
         if any(hasattr(part, kind) for part in data.values() for kind in _OF_DATA_SETS):
@@ -220,13 +221,24 @@ def library_rows(path: str) -> Iterator[dict[str, Any]]:
     try:
         if not of_sheets:
             for batch in library.ParquetFile(source).iter_batches():
+                _check_distinct(batch.schema.names, path)
                 yield from batch.to_pylist()
             return
         rows = library.load_workbook(source, read_only=True).worksheets[0].values
         header = next(rows, ())
+        columns = [name for name in header if name is not None]
+        _check_distinct(columns, path)
+        blank = []
         for row in rows:
-            if any(value is not None for value in row):
-                yield {k: value for k, value in zip(header, row) if k is not None}
+            row = {k: value for k, value in zip(header, row) if k is not None}
+            if any(value is not None for value in row.values()):
+                yield from blank
+                yield row
+                blank = []
+            elif len(columns) == 1:  # An empty text, unless the sheet ends here.
+                blank.append(dict.fromkeys(columns, ""))
+    except AlbertError:
+        raise
     except Exception as error:  # Of their own kinds.
         raise AlbertError(f"{path} cannot be read: {first_line(error)}.") from error
 
@@ -244,10 +256,11 @@ def json_rows(path: str, **options: Any) -> Rows:
     for number, line in enumerate(read_lines(path, **options), start=1):
         if not line.strip():
             continue
-        row = parse_json(line, f"{path}:{number}: the line")
+        where = f"{path}:{number}"
+        row = parse_json(line, f"{where}: the line")
         if not isinstance(row, dict):
-            raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
-        yield f"{path}:{number}", {k: None if value != value else value for k, value in row.items()}
+            raise AlbertError(f"{where}: a JSON object was expected, not {line[:40]!r}.")
+        yield where, _plain(row, where)
 
 
 def _table_rows(

@@ -77,6 +77,8 @@ def test_json_values_may_be_numbers_and_booleans(tmp_path):
     examples = read_texts(str(path), TextColumns("text", label="label", id="n"))
     assert fields(examples)[:2] == [("12", "é 1", None, 2.5), ("x", "", None, True)]
     assert [e.label for e in examples[2:]] == [None, "1"]
+    (tmp_path / "b.jsonl").write_text('{"label": ["x", NaN]}\n')
+    assert [row for _, row in read_rows(str(tmp_path / "b.jsonl"))] == [{"label": ["x", None]}]
 
 
 BAD = {
@@ -153,6 +155,11 @@ def test_tables_of_arrow_and_parquet_files_are_read(tmp_path):
     parquet = importlib.import_module("pyarrow.parquet")
     table = importlib.import_module("pyarrow").Table.from_pylist(ROWS)
     assert [row for _, row in data_rows(table, "train")] == ROWS
+    repeated = table.rename_columns(["text", "text"])
+    parquet.write_table(repeated, again := str(tmp_path / "again.parquet"))
+    for rows in (data_rows(repeated, "train"), read_rows(again)):
+        with pytest.raises(AlbertError, match="a column appears more than once among text, text"):
+            next(rows)
     parquet.write_table(table, path := str(tmp_path / "a.parquet"))
     (tmp_path / "a.json").write_text(json.dumps(ROWS))
     for file in (path, str(tmp_path / "a.json")):
@@ -171,6 +178,15 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
     book.create_sheet().append(["another"])
     book.save(path)
     assert [row for _, row in read_rows(path)] == ROWS
+    book.active["B1"] = "label"
+    book.save(path)
+    with pytest.raises(AlbertError, match=r"a\.xlsx: a column appears more than once among text, l"):
+        next(read_rows(path))
+    book.active.delete_cols(2, 2)
+    book.active.cell(9, 1).value = " "
+    book.active.cell(9, 1).value = None
+    book.save(path)
+    assert [row["text"] for _, row in read_rows(path)] == ["a b", "", "c"]
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(AlbertError, match=r"a\.xlsx needs the package openpyxl: pip install"):
         read_texts(path, TextColumns("text"))
