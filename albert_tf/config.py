@@ -18,8 +18,8 @@ from albert_tf.settings import Settings, setting
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
-#: How the outputs of the last layer become the vector of a text.
-POOLINGS = ("mean", "cls")
+#: How the outputs for the pieces of a text become its vector, see `modeling.encoder.pooled`.
+POOLINGS = ("sif", "mean", "cls")
 
 #: Added to the variance in every layer normalisation; the same in all models of the release.
 LAYER_NORM_EPSILON = 1e-12

@@ -240,7 +240,8 @@ def write_hugging_face(
         values |= head_values(task)
         longest = task["max_seq_length"]
         if task["task"] == EMBEDDING:
-            write_modules(folder, task, config.hidden_size)
+            write_modules(folder, task, config, tokenizer)
+            values["output_hidden_states"] = True
         rows = "".join(f"| {name} | {value:.6g} |\n" for name, value in metrics.items())
         card = f"---\nlibrary_name: transformers\n---\n\n# {values['architectures'][0]}\n\n"
         card += f"Fine-tuned with albert_tf.\n\n| metric | of the evaluation |\n|---|---|\n{rows}"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -269,23 +270,33 @@ class AlbertEncoder(AlbertModel):
         }
 
 
-def pooled(encoder: AlbertEncoder, inputs: Inputs, pooling: str, training: bool = False) -> Tensor:
+def pooled(
+    encoder: AlbertEncoder,
+    inputs: Inputs,
+    pooling: str,
+    piece_weights: np.ndarray,
+    training: bool = False,
+) -> Tensor:
     """Returns a vector for each sequence of a batch, float32 [B, H].
 
-    `pooling` is one of albert_tf.config.POOLINGS: "mean", the mean of the last layer over all
-    pieces, [CLS] and [SEP] included, without padding; or "cls", the last layer at [CLS], before the
-    pooler.
+    `pooling` is one of albert_tf.config.POOLINGS: "sif", the mean of the first and the last layer
+    over all pieces, weighted by `piece_weights`, float32 [pieces] (Arora et al. 2017); "mean", that
+    of the last layer without weights; or "cls", the last layer at [CLS], before the pooler. The
+    means include [CLS] and [SEP], not padding.
     """
     select = first_position if pooling == "cls" else None
-    outputs = encoder(inputs, training=training, select=select)["sequence_output"]
-    outputs = tf.cast(outputs, tf.float32)
+    outputs = encoder(inputs, training=training, select=select)
+    tokens = tf.cast(outputs["sequence_output"], tf.float32)
     if pooling == "cls":
-        return outputs[:, 0]
-    present = tf.expand_dims(tf.cast(inputs["input_mask"], tf.float32), -1)
-    return tf.reduce_sum(outputs * present, axis=1) / tf.reduce_sum(present, axis=1)
+        return tokens[:, 0]
+    weights = tf.cast(inputs["input_mask"], tf.float32)
+    if pooling == "sif":
+        tokens = (tokens + tf.cast(outputs["encoder_outputs"][0], tf.float32)) / 2
+        weights *= tf.gather(piece_weights, inputs["input_word_ids"])
+    weights = tf.expand_dims(weights, -1)
+    return tf.reduce_sum(tokens * weights, axis=1) / tf.reduce_sum(weights, axis=1)
 
 
-@serializable
 class AlbertEmbedder(AlbertModel):
     """One vector for each text, see `pooled`.
 
@@ -294,24 +305,24 @@ class AlbertEmbedder(AlbertModel):
     Args:
       config: the architecture.
       pooling: one of albert_tf.config.POOLINGS.
+      piece_weights: of "sif", float32 [pieces], see `Tokenizer.piece_weights`.
       normalize: divide each vector by its length, so that dot products are cosines.
     """
-
-    ARGUMENTS = ("pooling", "normalize")
 
     def __init__(
         self,
         config: AlbertConfig,
-        pooling: str = "mean",
+        pooling: str,
+        piece_weights: np.ndarray,
         normalize: bool = True,
         dtype: Policy = None,
-        name: str | None = "albert_embedder",
     ) -> None:
-        super().__init__(config, dtype, name)
-        self.pooling, self.normalize = pooling, normalize
+        super().__init__(config, dtype, "albert_embedder")
+        self._pool = functools.partial(pooled, pooling=pooling, piece_weights=piece_weights)
+        self._normalize = normalize
         self.encoder = AlbertEncoder(config, dtype)
 
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Embeds a batch; see the class."""
-        vectors = pooled(self.encoder, inputs, self.pooling, training)
-        return {"embedding": tf.math.l2_normalize(vectors, -1) if self.normalize else vectors}
+        vectors = self._pool(self.encoder, inputs, training=training)
+        return {"embedding": tf.math.l2_normalize(vectors, -1) if self._normalize else vectors}

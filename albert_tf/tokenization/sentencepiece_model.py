@@ -76,6 +76,8 @@ class SentencePieceModel:
             ) from error
         self._lower_case = lower_case
         self._strip_accents = strip_accents
+        #: The probability of each piece, if the model is a unigram one; 1 of special ones.
+        self.frequencies = np.exp([entry.score for entry in model.pieces])
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
         self.replacements: dict[int, list[int]] = {}

@@ -144,7 +144,7 @@ class PretrainedModel(AlbertPretrainer):
     def embed(
         self,
         texts: Sequence[str],
-        pooling: str = "mean",
+        pooling: str = "sif",
         *,
         batch_size: int | None = None,
         normalize: bool = False,
@@ -156,9 +156,9 @@ class PretrainedModel(AlbertPretrainer):
 
         Args:
           texts: N texts.
-          pooling: "mean", the mean of the last layer over all pieces of a text with [CLS] and
-            [SEP], without padding; or "cls", the last layer at [CLS], before the pooler. For most
-            pretrained models "mean" is better for search.
+          pooling: "sif", the mean of the first and the last layer over all pieces of a text, in
+            which rare pieces count more; "mean", that of the last layer, in which all count the
+            same; or "cls", the last layer at [CLS], before the pooler.
           batch_size: number of texts at a time; None: many, fewer of long ones.
           normalize: divide each vector by its length, so that dot products are cosines.
 
@@ -241,9 +241,14 @@ class PretrainedModel(AlbertPretrainer):
 
         names = ("input_word_ids", "input_mask", "input_type_ids")
         inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
+        piece_weights = self.checked_tokenizer().piece_weights()
         return {
             pooling: tf.function(
-                functools.partial(pooled, self.encoder, pooling=pooling), [inputs], autograph=False
+                functools.partial(
+                    pooled, self.encoder, pooling=pooling, piece_weights=piece_weights
+                ),
+                [inputs],
+                autograph=False,
             )
             for pooling in POOLINGS
         }

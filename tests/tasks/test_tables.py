@@ -180,7 +180,9 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
     assert [row for _, row in read_rows(path)] == ROWS
     book.active["B1"] = "label"
     book.save(path)
-    with pytest.raises(AlbertError, match=r"a\.xlsx: a column appears more than once among text, l"):
+    with pytest.raises(
+        AlbertError, match=r"a\.xlsx: a column appears more than once among text, l"
+    ):
         next(read_rows(path))
     book.active.delete_cols(2, 2)
     book.active.cell(9, 1).value = " "

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.load import LoadReport
@@ -73,6 +74,17 @@ def test_vectors_of_batches_are_those_of_single_texts_in_their_order(pooling, mo
     np.testing.assert_allclose(alone * lengths, vectors, atol=1e-5)
 
 
+def test_rare_pieces_count_more_and_the_first_layer_as_much_as_the_last(books):
+    ids = ids_of(books, text := "the whale swam round the ship")
+    layers = books.encoder({"input_word_ids": np.array([ids])})["encoder_outputs"]
+    # The commonest pieces have the probability exp(score) in the vocabulary's unigram model.
+    pieces = ModelProto.FromString(books.tokenizer.data).pieces
+    weights = np.array([[1e-3 / (1e-3 + np.exp(pieces[i].score))] for i in ids])
+    assert weights[0] < 1e-3 < 0.01 < weights[1] < 0.1 < 0.9 < weights[2]
+    expected = (weights * (layers[0] + layers[-1])[0].numpy() / 2).sum(0) / weights.sum()
+    np.testing.assert_allclose(books.embed([text])[0], expected, atol=1e-5)
+
+
 def test_long_texts_are_cut_with_one_warning(model):
     words = WORDS[:20]
     with pytest.warns(UserWarning, match="2 of 3 texts are longer than the model's 16 pos") as seen:
@@ -122,7 +134,7 @@ def test_a_mask_is_filled_as_in_a_text_of_its_pieces(books):
 def test_bad_arguments_are_refused(model):
     for call, message in (
         (lambda: model.embed("w1"), "The texts must be a list of strings, not 'w1'"),
-        (lambda: model.embed(["w1"], "max"), "pooling='max' is not one of mean, cls"),
+        (lambda: model.embed(["w1"], "max"), "pooling='max' is not one of sif, mean, cls"),
         (lambda: model.fill_mask("w1"), r"There is no \[MASK\] in the text 'w1'"),
         (lambda: model.fill_mask("[MASK]", 0), "`top_k`=0 must be an integer from 1"),
         (lambda: model.fill_mask("[MASK]", True), "`top_k`=True must be an integer"),

@@ -51,8 +51,9 @@ class EmbeddingSpec(Settings):
 
     max_seq_length: int = setting(128, "Maximum length in tokens.", minimum=MIN_SEQ_LENGTH)
     pooling: str = setting(
-        "mean",
-        "The vector of a text: the mean of the last layer over its tokens, or its output at [CLS].",
+        "sif",
+        "The vector of a text: the mean of the first and the last layer over its tokens, rare ones "
+        "counting more; the mean of the last layer; or its output at [CLS].",
         choices=POOLINGS,
         flag=None,
     )

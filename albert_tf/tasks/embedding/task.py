@@ -88,7 +88,8 @@ class EmbeddingTask(JointTask, FineTuningTask):
 
     def build_model(self, dtype: str = FLOAT32) -> AlbertEmbedder:
         """Builds the encoder with its pooling."""
-        return AlbertEmbedder(self.config, self.spec.pooling, self.spec.normalize, dtype)
+        weights = self.tokenizer.piece_weights()
+        return AlbertEmbedder(self.config, self.spec.pooling, weights, self.spec.normalize, dtype)
 
     def vectors(self, model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
         """Returns the vectors of a batch, float32 [batch, H], or [batch, texts, H] of pairs.
