@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, count_setting, setting
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
@@ -37,13 +36,6 @@ _MAX_BLOCKS = 1000
 #: Dropout rates are below 1.
 _MAX_RATE = 0.999
 _MAX_PARAMETERS = 10**11
-#: A number of at least 1.
-_count = functools.partial(setting, minimum=1)
-
-
-def missing_setting(setting: str) -> AlbertError:
-    """Returns the error for a part of a model that neither a setting nor a checkpoint specifies."""
-    return AlbertError(f"{setting} is needed: there is no `init_checkpoint` to take it from.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,21 +48,21 @@ class AlbertConfig(Settings):
       AlbertError: a value is of the wrong kind, out of range or at odds with another.
     """
 
-    vocab_size: int = _count(help="V, rows of the word-embedding table.")
-    embedding_size: int = _count(
+    vocab_size: int = count_setting(help="V, rows of the word-embedding table.")
+    embedding_size: int = count_setting(
         help="E, width of the embedding tables; E = H builds no projection."
     )
-    hidden_size: int = _count(help="H, width of the transformer.")
-    num_hidden_layers: int = _count(help="L.")
-    num_attention_heads: int = _count(
+    hidden_size: int = count_setting(help="H, width of the transformer.")
+    num_hidden_layers: int = count_setting(help="L.")
+    num_attention_heads: int = count_setting(
         help="Heads per layer; divides H. No weight's shape depends on it, so a wrong value loads "
         "without complaint and ruins the outputs: take it from the checkpoint's configuration."
     )
-    intermediate_size: int = _count(help="F, width of the feed-forward network.")
-    num_hidden_groups: int = _count(
+    intermediate_size: int = count_setting(help="F, width of the feed-forward network.")
+    num_hidden_groups: int = count_setting(
         1, "G; layer l uses the shared weights of group int(l / L * G)."
     )
-    inner_group_num: int = _count(
+    inner_group_num: int = count_setting(
         1, "Blocks of weights in a group, applied one after the other in every layer."
     )
     hidden_act: str = setting(
@@ -84,8 +76,8 @@ class AlbertConfig(Settings):
     attention_probs_dropout_prob: float = setting(
         0.0, "Rate on the attention probabilities.", maximum=_MAX_RATE
     )
-    max_position_embeddings: int = _count(512, "Longest sequence.")
-    type_vocab_size: int = _count(2, "Number of segment types.")
+    max_position_embeddings: int = count_setting(512, "Longest sequence.")
+    type_vocab_size: int = count_setting(2, "Number of segment types.")
     initializer_range: float = setting(
         0.02, "Standard deviation of the truncated normal initialiser.", maximum=1000
     )
@@ -211,15 +203,8 @@ class AlbertConfig(Settings):
         """
         return any(-(-size // step) * step == self.vocab_size for step in (1, 8, 16, 32, 64, 128))
 
-    def attention_group(self, layer: int) -> int:
-        """Returns the group whose attention weights `layer` uses."""
-        return self._group(layer, "attention")
-
-    def ffn_group(self, layer: int) -> int:
-        """Returns the group whose feed-forward weights `layer` uses."""
-        return self._group(layer, "ffn")
-
-    def _group(self, layer: int, part: str) -> int:
+    def group(self, layer: int, part: str) -> int:
+        """Returns the group whose weights of a part, "attention" or "ffn", `layer` uses."""
         if self.parameter_sharing not in ("all", part):
             return layer
         # In floating point, as in the official code: for some (L, G), such as 22 and 22, the result
@@ -239,7 +224,7 @@ class AlbertConfig(Settings):
             return self
         layers = self.num_hidden_layers
         grouped = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=layers)
-        same = all(grouped.attention_group(layer) == layer for layer in range(layers))
+        same = all(grouped.group(layer, "attention") == layer for layer in range(layers))
         if self.parameter_sharing != "none" or not same:
             raise AlbertError(
                 f"A model with parameter_sharing={self.parameter_sharing!r} and {layers} layers "
@@ -280,8 +265,8 @@ class AlbertConfig(Settings):
         """
         v, e, h, f = self.vocab_size, self.embedding_size, self.hidden_size, self.intermediate_size
         layers = range(self.num_hidden_layers)
-        attention = (4 * (h * h + h) + 2 * h) * len({self.attention_group(n) for n in layers})
-        ffn = (2 * h * f + f + h + 2 * h) * len({self.ffn_group(n) for n in layers})
+        attention = (4 * (h * h + h) + 2 * h) * len({self.group(n, "attention") for n in layers})
+        ffn = (2 * h * f + f + h + 2 * h) * len({self.group(n, "ffn") for n in layers})
         embeddings = (v + self.type_vocab_size + self.max_position_embeddings + 2) * e
         projection = 0 if e == h else e * h + h
         pooler = h * h + h

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import numbers
 import os
 from collections.abc import Collection
@@ -67,6 +68,12 @@ def setting(
         "needs": needs,
     }
     return dataclasses.field(default=default, metadata=known)
+
+
+#: A number of at least 1.
+count_setting = functools.partial(setting, minimum=1)
+#: A setting without effect unless the run trains.
+training_setting = functools.partial(setting, needs="do_train")
 
 
 def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:

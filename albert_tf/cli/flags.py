@@ -26,7 +26,7 @@ _OTHER_NAMES = {
     "label": ("label_column",),
 }
 #: The flags that others need to have an effect; see `settings.setting`.
-_needs: dict[str, str] = {}
+_needs = {}
 
 
 class PathParser(flags.ArgumentParser):
@@ -149,7 +149,7 @@ def name_flags(text: str) -> str:
     `max_steps`. A script prints --num_train_steps instead; settings without a flag keep their name.
     """
 
-    def flag(match: re.Match[str]) -> str:
+    def flag(match) -> str:
         names = _OTHER_NAMES.get(match[1], (match[1],))
         # Commands that use a model name what the scripts do.
         dashes = "--" * match[1].startswith("do_")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.cli.flags import name_flags
+from albert_tf.cli.flags import FLAGS, name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import is_valid_text, space_for
 from albert_tf.io.log import show
@@ -20,26 +20,17 @@ from albert_tf.io.signals import STOP_SIGNALS, StopSignals
 from albert_tf.io.storage import failure
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
-FLAGS = flags.FLAGS
-#: What a script does with its positional arguments; returns an exit status, or None for 0.
-Main = Callable[..., int | None]
 #: Part of absl's message for a required flag that was not given.
 _NO_VALUE = "must have a value"
 
 
-def command(
-    define_flags: Callable[[], None], *arguments: str
-) -> Callable[[Main], Callable[[], None]]:
+def command(define_flags: Callable[[], None], *arguments: str) -> Callable[[Callable], Callable]:
     """Makes a script of the function that it decorates, see `run`: it takes no arguments then."""
-
-    def decorate(main: Main) -> Callable[[], None]:
-        return functools.wraps(main)(functools.partial(run, main, define_flags, arguments))
-
-    return decorate
+    return lambda main: functools.wraps(main)(functools.partial(run, main, define_flags, arguments))
 
 
 def run(
-    main: Main,
+    main: Callable[..., object],
     define_flags: Callable[[], None],
     arguments: Sequence[str] = (),
 ) -> None:
@@ -84,7 +75,7 @@ def _stop_signal(error: BaseException) -> int | None:
     return next((number for number in STOP_SIGNALS if status == 128 + number), None)
 
 
-def _run(main: Main, names: Sequence[str], argv: list[str]) -> int | None:
+def _run(main: Callable, names: Sequence[str], argv: list[str]) -> int | None:
     """Runs `main` with its arguments; returns its exit status, or prints its error."""
     given = argv[1:]
     try:

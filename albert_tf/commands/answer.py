@@ -17,17 +17,12 @@ or SQuAD's JSON. In Python:
 
 from __future__ import annotations
 
-import dataclasses
-
-from absl import flags
-
 import albert_tf
 from albert_tf.cli import script
+from albert_tf.cli.flags import FLAGS
 from albert_tf.commands.common import define_use_flags, input_lines, print_json, trained_folder
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import Question, read_squad
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
@@ -49,6 +44,6 @@ def main(path: str, question: str | None = None, *given: str) -> None:
     for asked, found in zip(questions, model.answers(questions)):
         row = {} if asked.question is question else {"id": asked.id, "question": asked.question}
         if FLAGS.json:
-            print_json({**row, **dataclasses.asdict(found)})
+            print_json({**row, **found._asdict()})
         else:
             print(*[*row.values()][1:], found.summary(), sep="\n")

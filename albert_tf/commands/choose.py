@@ -20,12 +20,10 @@ from absl import flags
 
 import albert_tf
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path
+from albert_tf.cli.flags import FLAGS, define_path
 from albert_tf.commands.common import define_json_flag, show, trained_folder
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.multiple_choice.data import read_questions
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:

@@ -18,14 +18,12 @@ from typing import Any
 from absl import flags
 
 import albert_tf
-from albert_tf.cli.flags import define_path
+from albert_tf.cli.flags import FLAGS, define_path
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import read_lines
 from albert_tf.io.text_tables import table_kind
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import RunFolder, model_folder
-
-FLAGS = flags.FLAGS
 
 
 def define_use_flags(content: str) -> None:

@@ -18,11 +18,10 @@ float32 [texts, size], for `numpy.load`. In Python:
 from __future__ import annotations
 
 import numpy as np
-from absl import flags
 
 import albert_tf
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
+from albert_tf.cli.flags import FLAGS, define_overwrite_flag, define_path
 from albert_tf.commands.common import (
     define_input_flag,
     input_lines,
@@ -34,8 +33,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.run_folder import find_task, model_folder
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:

@@ -18,9 +18,7 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
-
-FLAGS = flags.FLAGS
+from albert_tf.cli.flags import FLAGS, define_overwrite_flag, define_path
 
 
 def define_flags() -> None:

@@ -14,14 +14,11 @@ several, the results are the best combinations. In Python:
 
 from __future__ import annotations
 
-import dataclasses
-
 from absl import flags
 
 from albert_tf.cli import script
+from albert_tf.cli.flags import FLAGS
 from albert_tf.commands.common import define_use_flags, input_lines, open_pretrained, show
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
@@ -39,5 +36,5 @@ def main(path: str, *given: str) -> None:
         filled = model.fill_mask(text, FLAGS.top_k)
         rows = [(f"{100 * f.score:.3g}%", " ".join(f.words), f.text) for f in filled]
         rows = [("", "", ""), *rows] if results else rows  # A line between the texts.
-        results.append(({"text": text, "filled": [*map(dataclasses.asdict, filled)]}, rows))
+        results.append(({"text": text, "filled": [f._asdict() for f in filled]}, rows))
     show(results)

@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from albert_tf.errors import StoppedError
 from albert_tf.io import storage
 
 if TYPE_CHECKING:
     import tensorflow as tf
-    from typing_extensions import Self
 
 #: Errors of the input pipeline, which reach a step through the iterator: TensorFlow lists it among
 #: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"), unless it quotes a record with a
@@ -28,8 +26,7 @@ _INPUT_ERROR = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class InputContext:
+class InputContext(NamedTuple):
     """The part of the data that an input function should yield.
 
     Attributes:
@@ -65,8 +62,7 @@ class InputContext:
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 
-@dataclasses.dataclass(frozen=True)
-class FileInput:
+class FileInput(NamedTuple):
     """An input function that reads files, or data in memory.
 
     `check` is called if reading fails; it raises an AlbertError that names the damaged file and the
@@ -102,13 +98,6 @@ class DataSource:
     Subclasses have the input functions `_training` and `_evaluation`.
     """
 
-    num_examples: int
-    seed: int
-    fingerprint: str
-    description: Mapping[str, Any]
-    _training: InputFn
-    _evaluation: InputFn
-
     @property
     def train_input_fn(self) -> FileInput:
         """Yields training batches from `context.start_step` on; see InputFn."""
@@ -123,7 +112,7 @@ class DataSource:
         """Number of batches that `eval_input_fn` yields."""
         return -(-self.num_examples // batch_size)
 
-    def reseeded(self, seed: int) -> Self:
+    def reseeded(self, seed: int) -> DataSource:
         """Returns the same data in another training order."""
         other = copy.copy(self)
         other.seed = seed

@@ -170,12 +170,12 @@ class Sequences(DataSource):
         chunk = context.batch_size * CHUNK_BATCHES
         first_epoch, offset = divmod(first_chunk * chunk, self.num_examples)
 
-        def epoch_order(epoch: tf.Tensor) -> tf.Tensor:
+        def epoch_order(epoch) -> tf.Tensor:
             key = tf.random.experimental.stateless_fold_in(keys[0], epoch)
             order = shuffle(tf.range(self.num_examples, dtype=tf.int64), key)
             return order[tf.where(epoch == first_epoch, offset, 0) :]
 
-        def batches(number: tf.Tensor, examples: tf.Tensor) -> tf.data.Dataset:
+        def batches(number, examples) -> tf.data.Dataset:
             key = tf.random.experimental.stateless_fold_in(keys[1], number)
             order = shuffle(tf.range(CHUNK_BATCHES), key)
             cut = self._by_length(examples, context.batch_size)
@@ -214,7 +214,7 @@ class Sequences(DataSource):
         """Makes the rows of this pipeline; with `index`, the numbers of the examples, too."""
         tensors = self._tensors()
 
-        def make(examples: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+        def make(examples, length) -> dict[str, tf.Tensor]:
             examples = tf.ensure_shape(examples[context.row_slice], [context.rows])
             if len(self.lengths) == 1:
                 length = self.lengths[0]  # So that the shape is static.

@@ -120,16 +120,13 @@ def find_shards(patterns: str) -> list[str]:
     Raises:
       AlbertError: a pattern matches nothing, or a folder has no manifest.
     """
-    names = [name.strip() for name in patterns.split(",") if name.strip()]
-    paths: list[str] = []
-    for name in names or [""]:
-        # Not every file system finds a folder by a glob.
-        for path in [name] if files.isdir(name) else files.expand_globs(name, "record file"):
-            if files.isdir(path):
-                shards = Manifest.load(path).shards
-                paths += [files.join_named(path, shard.name, path) for shard in shards]
-            else:
-                paths.append(path)
+    paths = []
+    for path in files.expand_globs(patterns, "record file"):
+        if files.isdir(path):
+            shards = Manifest.load(path).shards
+            paths += [files.join_named(path, shard.name, path) for shard in shards]
+        else:
+            paths.append(path)
     return list(dict.fromkeys(map(files.plain_path, paths)))
 
 

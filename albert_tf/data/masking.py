@@ -14,12 +14,12 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.settings import ABOVE_0, Settings, setting
+from albert_tf.settings import ABOVE_0, Settings, count_setting, setting
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -46,16 +46,15 @@ class MaskingOptions(Settings):
       AlbertError: a number is out of range.
     """
 
-    max_predictions_per_seq: int | None = setting(
+    max_predictions_per_seq: int | None = count_setting(
         None,
         "Maximum number of predicted tokens per instance. Default: masked_lm_prob × "
         "max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
-        minimum=1,
     )
     masked_lm_prob: float = setting(
         0.15, "Share of an instance's tokens to predict.", minimum=ABOVE_0, maximum=1
     )
-    ngram: int = setting(3, "Longest masked span, in words.", minimum=1, maximum=MAX_NGRAM)
+    ngram: int = count_setting(3, "Longest masked span, in words.", maximum=MAX_NGRAM)
     favor_shorter_ngram: bool = setting(
         True,
         "Draw spans of n words with probability proportional to 1/n; if false, with the same "
@@ -80,8 +79,7 @@ class MaskingOptions(Settings):
 MASKING_OPTIONS = tuple(field.name for field in dataclasses.fields(MaskingOptions))
 
 
-@dataclasses.dataclass(frozen=True)
-class RowNumbers:
+class RowNumbers(NamedTuple):
     """Random numbers from consecutive rows of an endless table.
 
     The generator (Philox) is a function of a counter, so any row can be computed by itself.
@@ -103,8 +101,7 @@ class RowNumbers:
         return (self.raw(stream, width) >> np.uint64(11)) * 2.0**-53
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sequences:
+class _Sequences(NamedTuple):
     """n sequences ``[CLS] A [SEP] B [SEP]`` before masking.
 
     Attributes:
@@ -182,7 +179,7 @@ class Masking:
         layout = records.to_model_names(features)
         del layout["token_boundary"]  # No model reads it.
 
-        def mask(first_row: np.int64, *values: np.ndarray) -> list[np.ndarray]:
+        def mask(first_row, *values) -> list[np.ndarray]:
             masked = self.mask(dict(zip(names, values)), seed, int(first_row))
             return [masked[name] for name in layout]
 

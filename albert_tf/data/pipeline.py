@@ -94,8 +94,10 @@ class RecordSource(DataSource):
         shards = self.manifest.shards
         with Progress("looking for damage", sum(shard.bytes for shard in shards)) as progress:
             for path, shard in zip(self.files, shards):
-                known = self.features, shard, progress.update, self.vocab_size
-                for error in check_shard(path, *known)[1]:
+                _, errors = check_shard(
+                    path, self.features, shard, progress.update, self.vocab_size
+                )
+                for error in errors:
                     raise error
 
     @property
@@ -127,7 +129,7 @@ class RecordSource(DataSource):
         # With several pipelines, this one's batches are not contiguous in the stream.
         together = max(1, _MASKED_TOGETHER // size) if context.num_pipelines == 1 else 1
 
-        def mask(number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        def mask(number, serialized) -> dict[str, tf.Tensor]:
             step = context.start_step + number * together
             first = step * size + context.row_slice.start
             masked = self._read(tf.reshape(serialized, [-1]), together * rows, first)
@@ -140,7 +142,7 @@ class RecordSource(DataSource):
     def _evaluation(self, context: InputContext) -> tf.data.Dataset:
         size, own = context.batch_size, context.row_slice
 
-        def parse(number: tf.Tensor, chosen: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        def parse(number, chosen) -> dict[str, tf.Tensor]:
             index, batch = chosen
             # Padding rows repeat a record, so that they parse; their outputs are ignored.
             missing = size - tf.size(index)

@@ -220,7 +220,7 @@ def _faults(
         "segment_lengths": length,
         "the length": length,
     }
-    faults: dict[int, str] = {}
+    faults = {}
     for name, most in limits.items():
         if name in columns:
             outside = np.argwhere(~((columns[name] >= 0) & (columns[name] <= most)))

@@ -276,7 +276,7 @@ def write_shard(path: str, *passes: Iterable[bytes]) -> ShardInfo:
     """
     import tensorflow as tf
 
-    blocks: list[Block] = []
+    blocks = []
     try:
         with files.atomic_path(path) as temporary:
             with tf.io.TFRecordWriter(temporary) as writer:

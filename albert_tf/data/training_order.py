@@ -85,9 +85,7 @@ def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
     bytes, and their numbers of records.
     """
 
-    def read(
-        path: tf.Tensor, offset: tf.Tensor, size: tf.Tensor, count: tf.Tensor
-    ) -> tf.data.Dataset:
+    def read(path, offset, size, count) -> tf.data.Dataset:
         size = tf.numpy_function(check_lengths, [path, offset, size], tf.int64)
         # Buffers of equal size, so that little is read beyond the end of the block.
         return read_consecutive(path, offset, count, -(-size // -(-size // _READ_BYTES)))
@@ -164,16 +162,16 @@ class TrainingOrder:
         types = tf.string, *[tf.int64] * 4
         signature = tuple(tf.TensorSpec([None], dtype) for dtype in types)
 
-        def buffers(reader: np.int64) -> Iterator[tuple[np.ndarray, ...]]:
+        def buffers(reader) -> Iterator[tuple[np.ndarray, ...]]:
             for blocks, order in self.buffers(int(reader), start * size):
                 yield *self._blocks.read(blocks), order
 
-        def read_buffer(*buffer: tf.Tensor) -> tf.data.Dataset:
+        def read_buffer(*buffer) -> tf.data.Dataset:
             *reads, order = buffer
             examples = read_blocks(reads).batch(SHUFFLED_BLOCKS * records.BLOCK_EXAMPLES)
             return examples.map(lambda examples: tf.gather(examples, order))
 
-        def reader_rows(reader: tf.Tensor) -> tf.data.Dataset:
+        def reader_rows(reader) -> tf.data.Dataset:
             dataset = tf.data.Dataset.from_generator(
                 buffers, args=(reader,), output_signature=signature
             )

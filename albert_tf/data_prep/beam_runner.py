@@ -54,7 +54,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         """Tokenizes each file in a worker; see pretraining_build.Runner."""
         texts = list(enumerate(input_files))
 
-        def build(pipeline: beam.Pipeline) -> None:
+        def build(pipeline) -> None:
             _ = (
                 pipeline
                 | beam.Create(texts)
@@ -69,7 +69,7 @@ class BeamRunner(contextlib.AbstractContextManager):
     def write_shards(self, tasks: Sequence[ShardTask]) -> None:
         """Writes shards in the workers."""
 
-        def build(pipeline: beam.Pipeline) -> None:
+        def build(pipeline) -> None:
             _ = (
                 pipeline
                 | beam.Create(list(tasks))

@@ -29,6 +29,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import (
+    FLAGS,
     define_overwrite_flag,
     define_path,
     define_settings,
@@ -36,15 +37,12 @@ from albert_tf.cli.flags import (
     refuse_flags,
 )
 from albert_tf.data_prep.local_runner import LocalRunner
-from albert_tf.data_prep.pretraining_build import Runner, build_pretraining_data
+from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
-from albert_tf.data_prep.pretraining_shards import Context
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.tokenization.tokenizer import Tokenizer
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
@@ -82,7 +80,7 @@ def define_flags() -> None:
     define_overwrite_flag()
 
 
-def _runner() -> Callable[[Context, str], Runner]:
+def _runner() -> Callable:
     """Returns a function that makes the runner that the flags describe.
 
     Raises:

@@ -8,10 +8,10 @@ after the sentences of each document. The file of a bucket holds its documents i
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def read_blocks(
       AlbertError: a file is missing, damaged or not text; see read_lines.
     """
     for text, path in enumerate(paths):
-        block: list[str] = []
+        block = []
         in_block = in_document = 0
         for line in read_lines(path, on_read=on_read):
             line = line.strip()
@@ -85,8 +85,7 @@ def bucket_path(folder: str, bucket: int) -> str:
     return os.path.join(folder, f"bucket-{bucket:05d}.bin")
 
 
-@dataclasses.dataclass(frozen=True)
-class Bucket:
+class Bucket(NamedTuple):
     """Documents in memory, concatenated.
 
     Attributes:

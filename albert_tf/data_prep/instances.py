@@ -60,10 +60,10 @@ class _Cutter:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter()
         # Lists: bisect and access to single elements are several times faster than with arrays.
-        self._bounds: list[int] = self.bucket.sentence_bounds.tolist()
-        self._documents: list[int] = self.bucket.document_bounds.tolist()
+        self._bounds = self.bucket.sentence_bounds.tolist()
+        self._documents = self.bucket.document_bounds.tolist()
 
     def _targets(self) -> list[int]:
         """Draws the tokens per instance for each document."""
@@ -83,8 +83,8 @@ class _Cutter:
         """Returns the instances of one pass for "sop" or "none"."""
         pairs = self.options.sentence_objective == SOP
         is_repeated = self.rng.random(self.bucket.own_documents) < self.options.repeat_prob
-        chunks: list[tuple[int, int]] = []
-        repeated: list[tuple[int, int]] = []
+        chunks = []
+        repeated = []
         for document, target in enumerate(self._targets()):
             if is_repeated[document]:
                 repeated += self._fitting(document, target // 2, least=1)

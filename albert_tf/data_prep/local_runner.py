@@ -33,7 +33,7 @@ class LocalRunner(Workers):
         scratch_folder = folders.scratch_folder(os.path.join(self._folder, "buckets"))
         with progress, scratch_folder as scratch:
             blocks = read_blocks(input_files, progress.update)
-            counts: Counter[int] = Counter()  # Of the documents of each text.
+            counts = Counter()  # Of the documents of each text.
             for text, documents in self.map(_tokenize, blocks, progress.update):
                 by_bucket = defaultdict(list)
                 for number, document in enumerate(documents, counts[text]):

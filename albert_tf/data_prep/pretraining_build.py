@@ -11,13 +11,12 @@ wherever it was.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
 from albert_tf.data_prep.documents import bucket_path
@@ -45,27 +44,12 @@ _BUCKET_BYTES = 1 << 23
 _EXPANSION = {".gz": 3, ".bz2": 4, ".xz": 4}
 
 
-class Runner(contextlib.AbstractContextManager, Protocol):
-    """Runs a build's work in processes of this machine or on others; a context manager."""
-
-    def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
-        """Tokenizes the files and writes their documents to buckets, see `documents`.
-
-        Raises:
-          AlbertError: bad text.
-          StoppedError: it stopped for another reason.
-        """
-
-    def write_shards(self, tasks: Sequence[ShardTask]) -> None:
-        """Writes shards and the notes on them."""
-
-
 def build_pretraining_data(
     input_files: Sequence[str],
     tokenizer: Tokenizer,
     folder: str,
     options: PretrainingOptions,
-    runner: Callable[[Context, str], Runner] = LocalRunner,
+    runner: Callable[..., Any] = LocalRunner,
     overwrite: bool = False,
 ) -> Manifest:
     """Builds the records of a corpus and returns their manifest.
@@ -157,7 +141,7 @@ class _Build:
             )
         return None
 
-    def run(self, make_runner: Callable[[Context, str], Runner], overwrite: bool) -> Manifest:
+    def run(self, make_runner: Callable[..., Any], overwrite: bool) -> Manifest:
         """Builds the records in the output folder, which this process has locked."""
         self.check_files_in_the_way(overwrite)
         if not files.exists(self._plan_path):
@@ -186,7 +170,7 @@ class _Build:
     def check_files_in_the_way(self, overwrite: bool) -> None:
         """Raises AlbertError if an output file is an input, or not from a build of this plan."""
 
-        def has(name: str, content: bytes) -> bool:
+        def has(name, content) -> bool:
             path = os.path.join(self.folder, name)
             return not files.exists(path) or files.read_bytes(path) == content
 
@@ -203,7 +187,7 @@ class _Build:
             path = os.path.join(self.folder, name)
             files.check_output(path, inputs, overwrite or has_records)
 
-    def _manifest(self, runner: Runner) -> Manifest:
+    def _manifest(self, runner: Any) -> Manifest:
         """Writes what is missing in the working folder; returns the manifest of all shards."""
         tasks = self._tasks(self._buckets(runner))
         missing = [task for task in tasks if task.result() is None]
@@ -215,7 +199,7 @@ class _Build:
                 f"{tasks[results.index(None)].path} was written and is now missing or cut short; "
                 "run the same command again."
             )
-        counts: Counter[str] = Counter()
+        counts = Counter()
         for _, shard_counts in results:
             counts.update(shard_counts)
         if not counts["instances"]:
@@ -235,7 +219,7 @@ class _Build:
             statistics=summarize(counts, self.options),
         )
 
-    def _buckets(self, runner: Runner) -> list[int]:
+    def _buckets(self, runner: Any) -> list[int]:
         """Returns the buckets that have documents, tokenizing the corpus if need be."""
         path = os.path.join(self.work_folder, "buckets.json")
         if files.exists(path):
@@ -251,7 +235,7 @@ class _Build:
         files.write_json(path, buckets)
         return buckets
 
-    def _tokenize(self, runner: Runner) -> list[int]:
+    def _tokenize(self, runner: Any) -> list[int]:
         text_bytes = sum(
             storage.size(path) * _EXPANSION.get(os.path.splitext(path)[1], 1)
             for path in self.input_files

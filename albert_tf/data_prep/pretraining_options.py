@@ -10,7 +10,7 @@ import math
 from albert_tf.data.masking import MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
-from albert_tf.settings import setting
+from albert_tf.settings import count_setting, setting
 
 SOP, NSP, NO_OBJECTIVE = OBJECTIVES = ("sop", "nsp", "none")
 MASKED, COMPACT = RECORD_FORMATS = ("masked", "compact")
@@ -33,18 +33,16 @@ class PretrainingOptions(MaskingOptions):
         "length.",
         maximum=1,
     )
-    dupe_factor: int | None = setting(
+    dupe_factor: int | None = count_setting(
         None,
         "Passes over the corpus, each with different cuts and masks. The records take about 1.7 "
         "times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
         "record_format=compact, which has different masks in every epoch anyway.",
-        minimum=1,
     )
-    num_shards: int | None = setting(
+    num_shards: int | None = count_setting(
         None,
         "Number of shards; each is written by one worker. Default: 10, or fewer for a very small "
         "corpus.",
-        minimum=1,
     )
     random_seed: int = setting(12345, "Seed of all random choices; not negative.")
     sentence_objective: str = setting(

@@ -9,7 +9,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ class Context:
         return Masking(features, self.options, self.tokenizer, swap)
 
 
-@dataclasses.dataclass(frozen=True)
-class ShardTask:
+class ShardTask(NamedTuple):
     """One shard to write.
 
     Attributes:
@@ -104,7 +103,7 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
 
     `advance` is called with 1 for each bucket in each pass.
     """
-    counts: Counter[str] = Counter()
+    counts = Counter()
     passes = range(context.options.dupe_factor)
     with removal.own_temporaries(task.owner):
         all_passes = (_one_pass(context, task, number, counts, advance) for number in passes)

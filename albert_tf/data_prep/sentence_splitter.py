@@ -112,7 +112,7 @@ def _split_cjk(paragraph: str) -> list[str]:
     to it. It does not end if a comma, colon or dash follows, nor before the Japanese "と" after a
     quotation. Sentences of other scripts are not cut. The parts keep their white space.
     """
-    parts: list[str] = []
+    parts = []
     begin = counted = quotes = 0
     for match in _CJK_END.finditer(paragraph):
         end = match.end()
@@ -131,7 +131,7 @@ def _split_cjk(paragraph: str) -> list[str]:
 
 def _merge_fragments(fragments: list[str], lower_cased: bool) -> list[str]:
     """Merges a paragraph, white space included, cut at all proposed breaks, into sentences."""
-    sentences: list[str] = []
+    sentences = []
     current = ""
     for fragment in fragments:
         # A quotation mark directly after a full stop belongs to the sentence before it.
@@ -175,7 +175,7 @@ class SentenceSplitter:
 
         # A graph, because each eager call of the breaker leaks some memory.
         @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
-        def fragment_starts(paragraphs: tf.Tensor) -> tf.RaggedTensor:
+        def fragment_starts(paragraphs) -> tf.RaggedTensor:
             _, starts, _ = breaker.break_sentences_with_offsets(paragraphs)
             return starts
 
@@ -189,7 +189,7 @@ class SentenceSplitter:
             for part in _split_cjk(paragraph)
         ]
         starts = self._fragment_starts([data for _, data in parts]).to_list()
-        sentences: list[list[str]] = [[] for _ in paragraphs]
+        sentences = [[] for _ in paragraphs]
         for (number, data), cuts in zip(parts, starts):
             # The breaker may cut U+3000 after a full stop in the middle of its bytes.
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]

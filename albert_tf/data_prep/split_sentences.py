@@ -20,10 +20,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from absl import flags
-
 from albert_tf.cli import script
 from albert_tf.cli.flags import (
+    FLAGS,
     define_overwrite_flag,
     define_path,
     define_settings,
@@ -104,7 +103,7 @@ def _paragraphs(
 
     Long text without blank lines is cut at lines that end with a sentence.
     """
-    pending: list[str] = []
+    pending = []
     size = blank_lines = 0
     for line in lines:
         line = " ".join(line.split())
@@ -128,7 +127,7 @@ def _paragraphs(
 
 def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
     """Yields batches of about _BATCH_CHARACTERS characters, for few calls of the breaker."""
-    batch: list[str | None] = []
+    batch = []
     size = 0
     for paragraph in paragraphs:
         batch.append(paragraph)
@@ -215,7 +214,7 @@ def list_files(patterns: str) -> list[str]:
     Raises:
       AlbertError: a pattern matches nothing, or a folder is empty.
     """
-    paths: list[str] = []
+    paths = []
     for path in files.expand_globs(patterns):
         if not files.isdir(path):
             paths.append(path)
@@ -249,14 +248,13 @@ def define_flags() -> None:
 @script.command(define_flags)
 def main() -> None:
     """Runs the command."""
-    flag = flags.FLAGS
     layout = Layout(**given_settings(Layout))
     if layout.input_format != TEXT:
         refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
-    input_files = list_files(flag.input_file)
-    counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
+    input_files = list_files(FLAGS.input_file)
+    counts = split_sentences(input_files, FLAGS.output_file, layout, FLAGS.overwrite)
     print(
-        f"{flag.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
+        f"{FLAGS.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
         f"{counts.characters / counts.sentences:.0f} characters per sentence, from "
         f"{len(input_files)} files."
     )

@@ -19,10 +19,9 @@ import os
 import random
 from collections.abc import Iterable, Iterator
 
-from absl import flags
-
 from albert_tf.cli import script
 from albert_tf.cli.flags import (
+    FLAGS,
     define_overwrite_flag,
     define_path,
     define_settings,
@@ -35,7 +34,7 @@ from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.io.signals import native_waiting
 from albert_tf.io.text_files import read_lines
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, count_setting, setting
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
 
@@ -69,11 +68,10 @@ class VocabularySettings(Settings):
         minimum=0.9,
         maximum=1.0,
     )
-    input_sentence_size: int = setting(
+    input_sentence_size: int = count_setting(
         10_000_000,
         "Largest number of training sentences, drawn uniformly from all of the text. Memory grows "
         "with it: about 3 kB a sentence, nearly all of it in SentencePiece's trainer.",
-        minimum=1,
     )
 
 
@@ -83,7 +81,7 @@ def sample_stream(items: Iterable[str], size: int, seed: int) -> list[str]:
     Source: Vitter, "Random sampling with a reservoir", algorithm R.
     """
     rng = random.Random(seed)
-    sample: list[tuple[int, str]] = []
+    sample = []
     for number, item in enumerate(items):
         if number < size:
             sample.append((number, item))
@@ -189,7 +187,7 @@ def train_sentencepiece(
     with lock_folder(folder):
         for output in [*outputs, os.path.join(folder, SPEC_FILE)]:
             files.check_output(output, input_files, overwrite)
-        counts: dict[str, int] = {}
+        counts = {}
         read = _read_sentences(input_files, settings, counts)
         sentences = sample_stream(read, settings.input_sentence_size, _SEED)
         counts["sentences_sampled"] = len(sentences)
@@ -249,12 +247,11 @@ def define_flags() -> None:
 @script.command(define_flags)
 def main() -> None:
     """Runs the command."""
-    flag = flags.FLAGS
     settings = VocabularySettings(**given_settings(VocabularySettings))
-    input_files = files.expand_globs(flag.input_file)
-    result = train_sentencepiece(input_files, flag.output_prefix, settings, flag.overwrite)
+    input_files = files.expand_globs(FLAGS.input_file)
+    result = train_sentencepiece(input_files, FLAGS.output_prefix, settings, FLAGS.overwrite)
     print(
-        f"{flag.output_prefix}.model: {settings.vocab_size} pieces, "
+        f"{FLAGS.output_prefix}.model: {settings.vocab_size} pieces, "
         f"{result['pieces_per_word']:.3f} pieces per word, "
         f"{result['characters_per_piece']:.2f} characters per piece, "
         f"{100 * result['unknown_piece_share']:.4f} % unknown pieces."

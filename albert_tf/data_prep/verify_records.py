@@ -12,16 +12,16 @@ text instead, with [original|present] for each predicted piece.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path
+from albert_tf.cli.flags import FLAGS, define_path
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_manifest, find_shards
 from albert_tf.errors import AlbertError, printable
@@ -32,8 +32,7 @@ from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordFiles:
+class RecordFiles(NamedTuple):
     """Record shards of one folder.
 
     `manifest` is None if another program wrote the records, `tokenizer` if it is unknown.
@@ -56,7 +55,7 @@ def find_records(patterns: str, vocab_file: str | None = None) -> list[RecordFil
     """
     from albert_tf.data.record_files import infer_features  # Imports TensorFlow.
 
-    folders: dict[str, list[str]] = {}
+    folders = {}
     for path in find_shards(patterns):
         folders.setdefault(os.path.dirname(path), []).append(path)
     found = []
@@ -107,9 +106,10 @@ def verify(folders: Sequence[RecordFiles]) -> int:
             shards = folder.manifest.shards if folder.manifest else [None] * len(folder.paths)
             vocab_size = folder.tokenizer.vocab_size if folder.tokenizer else None
             for path, shard in zip(folder.paths, shards):
-                known = folder.features, shard, progress.update, vocab_size
                 try:
-                    count, errors = check_shard(path, *known)
+                    count, errors = check_shard(
+                        path, folder.features, shard, progress.update, vocab_size
+                    )
                 except AlbertError as error:
                     count, errors = 0, [error]
                 for error in errors:
@@ -153,7 +153,7 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> st
 
     Compact records have no masks, because training draws them.
     """
-    predicted: dict[int, int] = {}
+    predicted = {}
     if "text_ids" in columns:
         a, b = columns["segment_lengths"].tolist()
         text = columns["text_ids"][: a + b]
@@ -179,9 +179,9 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> st
 @script.command(define_flags)
 def main() -> int:
     """Runs the command."""
-    folders = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
-    if not flags.FLAGS.num_examples:
+    folders = find_records(FLAGS.input_file, FLAGS.vocab_file)
+    if not FLAGS.num_examples:
         return 1 if verify(folders) else 0
-    for number, text in enumerate(islice(as_text(folders), flags.FLAGS.num_examples)):
+    for number, text in enumerate(islice(as_text(folders), FLAGS.num_examples)):
         print(f"record {number}: {text}", end="\n\n")
     return 0

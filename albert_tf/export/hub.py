@@ -15,7 +15,7 @@ Use a preprocessor outside a distribution strategy's scope, for example in tf.da
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def _trainable(
     specs = input_specs(*more_inputs)
 
     @tf.function(autograph=False)
-    def call(inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
+    def call(inputs, training=False) -> dict[str, Any]:
         with graph_mode(GraphMode.PLAIN if training else GraphMode.SERVED):
             return function(inputs, training)
 
@@ -101,12 +101,12 @@ def encoder_export(
 
     # All functions share this graph: a deep one takes seconds to trace and megabytes to store.
     @tf.function(autograph=False)
-    def encode(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+    def encode(inputs, training) -> dict[str, Any]:
         outputs = encoder(inputs, training=training)
         outputs = tf.nest.map_structure(lambda y: tf.cast(y, tf.float32), outputs)
         return {"default": outputs["pooled_output"], **outputs}
 
-    def predict(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+    def predict(inputs, training) -> dict[str, Any]:
         # The gradient computes with the positions; with int32 it would run on the CPU.
         positions = tf.cast(inputs["masked_lm_positions"], tf.int64)
         outputs = encode({name: inputs[name] for name in INPUTS}, training)
@@ -122,7 +122,7 @@ def encoder_export(
         root.mlm = _trainable(predict, heads.named_weights(), "masked_lm_positions")
 
     @tf.function(autograph=False)
-    def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+    def serve(**inputs) -> Tensors:
         outputs = root.__call__(inputs)
         return {name: x for name, x in outputs.items() if name != "encoder_outputs"}
 
@@ -190,15 +190,15 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     graph, sentences_spec = tokenizer.graph(), strings("sentences")
 
     @tf.function(autograph=False, input_signature=[sentences_spec])
-    def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(sentences) -> tf.RaggedTensor:
         return graph(sentences)
 
     @tf.function(autograph=False)
-    def pack_inputs(inputs: list[tf.RaggedTensor], seq_length: Any = seq_length) -> Tensors:
+    def pack_inputs(inputs, seq_length=seq_length) -> Tensors:
         return pack([merge_words(ids) for ids in inputs], seq_length, tokenizer)
 
     @tf.function(autograph=False)
-    def call(sentences: tf.Tensor, seq_length: Any = seq_length) -> Tensors:
+    def call(sentences, seq_length=seq_length) -> Tensors:
         return pack_inputs([tokenize(sentences)], seq_length)
 
     @tf.function(autograph=False, input_signature=[])
@@ -225,7 +225,7 @@ def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
     root.tokenize.graph = graph  # It may be used without the root.
     root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
 
-    def expected(sentences: Sequence[str]) -> dict[str, np.ndarray]:
+    def expected(sentences) -> dict[str, np.ndarray]:
         encoded = tokenizer.encode_batch(sentences)
         sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
         return pad_sequences(tokenizer, sequences, length=seq_length)

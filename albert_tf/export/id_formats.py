@@ -55,7 +55,7 @@ def encoder_ids_export(
 ) -> Export:
     """Returns the export of `pooled_output` [B, H] and `sequence_output` [B, S, H]."""
 
-    def encode(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def encode(inputs) -> dict[str, tf.Tensor]:
         outputs = model(inputs)
         return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
@@ -92,7 +92,7 @@ def ids_export(
     """
 
     @tf.function(autograph=False)
-    def call(**inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    def call(**inputs) -> Mapping[str, tf.Tensor]:
         return function(inputs)
 
     serve = call.get_concrete_function(**input_specs())

@@ -39,7 +39,8 @@ class ModelFolder:
 
     def __init__(self, given: str) -> None:
         self.given = given
-        self.path = model_folder(locate(given.rstrip("/")))
+        self._located = locate(given.rstrip("/"))
+        self.path = model_folder(self._located)
         self.source = open_source(self.path)
 
     def config_and_tokenizer(
@@ -67,15 +68,16 @@ class ModelFolder:
         if model is None:
             return vocabulary
 
-        def read(file: str) -> dict[str, Any]:
-            path = find_beside(self.path, file)
+        def read(folder, file) -> dict[str, Any]:
+            path = find_beside(folder, file)
             return files.read_object(path) if path else {}
 
-        run, config = read(RUN_CONFIG), model.config.to_dict()
+        run, config = read(self.path, RUN_CONFIG), model.config.to_dict()
         # Downloaded models lie in folders without a telling name.
         weights = self.given if is_name(self.given) else os.path.basename(self.source.location)
         unknown = "" if run else " How they were trained is not recorded beside them."
-        results = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
+        # Beside the folders of several seeds.
+        results = {**read(self._located, RESULTS_FILE), **read(self._located, SEEDS_FILE)}
         return {
             "Model": {"parameters": model.count_params(), **config},
             **vocabulary,

@@ -63,7 +63,7 @@ def _load(export: str, is_text: bool) -> Callable[[str, dict[str, Any]], dict[st
         import tensorflow_text  # noqa: F401
     loaded = hub.load(export)
 
-    def run(attribute: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    def run(attribute, inputs) -> dict[str, Any]:
         called = getattr(loaded, attribute) if attribute else loaded
         tensors = {name: tf.constant(array) for name, array in inputs.items()}
         return called(**tensors) if is_text else hub.KerasLayer(called)(tensors)

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -50,8 +49,7 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
         self.__call__ = call
 
 
-@dataclasses.dataclass(frozen=True)
-class Export:
+class Export(NamedTuple):
     """An export to write, see `publish`.
 
     Attributes:
@@ -70,8 +68,8 @@ class Export:
     root: ReusableSavedModel | None
     signatures: Mapping[str, Any]
     probes: Sequence[Probe]
-    assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
-    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    assets: Mapping[str, tuple[str, bytes]] = {}
+    files: Mapping[str, bytes] = {}
     precision: str = FLOAT32
 
 

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ TOLERANCE = 1e-4
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """A call of an export, and its expected outputs.
 
     Attributes:

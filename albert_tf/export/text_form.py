@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -63,12 +63,9 @@ class TextForm(abc.ABC):
       labels: what the entries of an output stand for; the SavedModel returns them by `labels()`.
     """
 
-    title: ClassVar[str]
-    call: ClassVar[str]
-    samples: ClassVar[Mapping[str, Sequence[Any]]]
-    columns: ClassVar[Sequence[str]] = ()
-    takes_ids: ClassVar[bool] = False
-    labels: Sequence[Any] = ()
+    columns = ()
+    takes_ids = False
+    labels = ()
 
     def __init__(self, task: FineTuningTask, model: AlbertModel) -> None:
         self.tokenizer, self.task, self.model = task.tokenizer, task, model
@@ -128,7 +125,7 @@ def pack(
     seq_length: int | tf.Tensor,
     tokenizer: Tokenizer,
     skip_empty_second: bool = False,
-) -> dict[str, tf.Tensor]:
+) -> Tensors:
     """Joins one or two segments to [CLS] A [SEP] or [CLS] A [SEP] B [SEP], and pads.
 
     Two segments that are too long lose tokens off the end of the longer one, B first where they
@@ -164,7 +161,7 @@ def pack(
     return {name: tf.ensure_shape(value, shape) for name, value in packed.items()}
 
 
-def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def cut_padding(inputs: Mapping[str, tf.Tensor]) -> Tensors:
     """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
     mask = inputs["input_mask"]
     # Of no sequences at all, the largest length is negative.

@@ -182,7 +182,7 @@ def _check(config: AlbertConfig) -> None:
     """Raises AlbertError for a model that Hugging Face's code does not have."""
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
     # Hugging Face divides where the TF1 release multiplies, which rounds differently.
-    if any(int(i / (layers / groups)) != config.attention_group(i) for i in range(layers)):
+    if any(int(i / (layers / groups)) != config.group(i, "attention") for i in range(layers)):
         raise AlbertError(
             f"With {layers} layers in {groups} groups, Hugging Face's layers are of other groups "
             "than the TF1 release's, so the model cannot be converted."

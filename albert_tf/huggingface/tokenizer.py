@@ -83,7 +83,7 @@ def _read(path: str) -> VocabularyFile:
     """See `read_vocabulary_file`; errors about the form of values are Python's own."""
     folder, name = os.path.split(path)
 
-    def beside(name: str) -> dict[str, Any]:
+    def beside(name) -> dict[str, Any]:
         file = os.path.join(folder, name)
         return files.read_object(file, "tokenizer's file") if files.exists(file) else {}
 

@@ -74,7 +74,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         patterns = [p.strip() for p in patterns.split(",") if p.strip()]
     if not patterns:
         raise AlbertError(f"No {what} was given.")
-    files: list[str] = []
+    files = []
     for pattern in patterns:
         matches = [pattern] if exists(pattern) else storage.glob(pattern)
         matches = [plain_path(match) for match in matches]
@@ -209,7 +209,7 @@ def valid_text(text: str) -> str:
 def write_bytes(path: str, data: bytes) -> None:
     """Writes `data` to `path`, which is either complete or untouched."""
 
-    def write(temporary: str) -> None:
+    def write(temporary) -> None:
         with gfile().GFile(temporary, "wb") as f:
             f.write(data)
 
@@ -230,7 +230,7 @@ def read_bytes(path: str, what: str = "file") -> bytes:
     """
     check_file(path, what)
 
-    def read(path: str) -> bytes:
+    def read(path) -> bytes:
         with _open(path) as f:
             return f.read()
 
@@ -304,7 +304,7 @@ def join_named(folder: str, name: object, where: str) -> str:
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
 
-    def digest(path: str) -> str:
+    def digest(path) -> str:
         value = hashlib.sha256()
         with _open(path) as f:
             while block := f.read(1 << 20):

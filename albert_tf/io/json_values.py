@@ -9,11 +9,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from albert_tf.errors import AlbertError, first_line
-
-T = TypeVar("T")
 
 #: Errors of `json.loads`: besides syntax errors, ValueError for integers of thousands of digits and
 #: RecursionError for deeply nested lists.
@@ -71,7 +69,7 @@ def joined(names: Any, limit: int = 500) -> str:
     return _cut(", ".join(map(str, names)), limit) or "none"
 
 
-def from_json(cls: type[T], values: Any, where: str) -> T:
+def from_json(cls: type, values: Any, where: str) -> Any:
     """Builds a dataclass from JSON values.
 
     Fields annotated with int, float, str, bool or None, or a union of them, must have that type;

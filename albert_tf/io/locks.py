@@ -32,7 +32,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MARK = b"process "
 
 #: The open files of this process's locks, by the thread that holds each and the path.
-_files: dict[tuple[int, str], int] = {}
+_files = {}
 
 
 @contextlib.contextmanager

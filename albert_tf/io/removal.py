@@ -27,7 +27,7 @@ from albert_tf.io import storage
 
 _TEMPORARY = re.compile(r"\.tmp-([0-9a-f]{16}-)?[0-9a-f]{8}$")
 #: The id of the run or output whose files this thread writes; "": none.
-_owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+_owner = contextvars.ContextVar("owner", default="")
 
 
 def owner_id(*values: object) -> str:
@@ -107,14 +107,14 @@ def move(source: str, target: str) -> None:
 
 
 def _delete(path: str) -> None:
-    def once(path: str) -> None:
+    def once(path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
             else:
                 os.unlink(path)
 
-    def once_remote(path: str) -> None:
+    def once_remote(path) -> None:
         if storage.gfile().isdir(path):
             storage.gfile().rmtree(path)
         elif storage.gfile().exists(path):

@@ -43,7 +43,7 @@ class StopSignals:
     """
 
     def __init__(self, first_raises: bool = False) -> None:
-        self.received: int | None = None
+        self.received = None
         self.first_raises = first_raises
 
     def __enter__(self) -> StopSignals:

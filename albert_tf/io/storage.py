@@ -15,12 +15,11 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError, first_line
 from albert_tf.io.log import log
 
-_T = TypeVar("_T")
 #: Seconds before the second try, the third one, and so on.
 PAUSES = (0.3, 1.0, 3.0)
 #: Begins a path on another file system: gs://, hdfs://, ram://, …
@@ -80,7 +79,7 @@ def may_pass(error: BaseException) -> bool:
     return code not in _FINAL_CODES
 
 
-def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
+def retried(operation: Callable[..., Any], *arguments: Any) -> Any:
     """Calls `operation(*arguments)`, again after growing pauses if it fails for the moment.
 
     `operation` changes nothing if it fails, or can be repeated; its first argument is the path.
@@ -107,7 +106,6 @@ def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
                 ) from error
         log.warning(f"{reason}; trying again in {pause:g} s.")
         time.sleep(pause)
-    raise AssertionError("unreachable")
 
 
 def _reason(error: BaseException) -> str:
@@ -187,7 +185,7 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
     Links are not followed, and errors are raised.
     """
 
-    def fail(error: Exception) -> None:
+    def fail(error) -> None:
         raise error
 
     if is_local(folder):
@@ -201,7 +199,7 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 def makedirs(folder: str) -> None:
     """Creates a folder and those above it, unless they exist."""
 
-    def once(folder: str) -> None:
+    def once(folder) -> None:
         try:
             os.makedirs(folder, exist_ok=True)
         except FileExistsError:  # Or it could not be looked at for a moment.
@@ -216,7 +214,7 @@ def rename(source: str, target: str) -> None:
 
     tried = False
 
-    def once(source: str, target: str) -> None:
+    def once(source, target) -> None:
         nonlocal tried
         if tried and not exists(source):
             return  # The try that failed has moved it all the same, as remote ones may.

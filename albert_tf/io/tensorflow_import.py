@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 #: What TensorFlow 2.21 logs while it is imported, before it reads TF_CPP_MIN_LOG_LEVEL.
 _EARLY_LOG = rb"(WARNING: All log messages before absl::InitializeLog|I0000 ).*\n"
 #: The process that has first used a model, or None.
-_user: int | None = None
+_user = None
 
 
 def prepare_tensorflow() -> None:

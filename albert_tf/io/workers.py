@@ -70,7 +70,7 @@ class Workers:
         self._num_workers = num_workers
         self._make_context, self._args = make_context, args
         self._context = make_context(*args) if num_workers == 1 else None
-        self._processes: dict[Connection, multiprocessing.Process] = {}
+        self._processes = {}
 
     def _start(self) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -119,7 +119,7 @@ class Workers:
             self._start()
         tasks = enumerate(items)
         idle, busy = list(self._processes), {}
-        results: dict[int, Any] = {}
+        results = {}
         count = 0  # Of the results that were yielded.
         while True:
             while idle and len(busy) + len(results) < 2 * self._num_workers:

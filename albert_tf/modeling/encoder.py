@@ -87,7 +87,7 @@ class AlbertModel(keras.Model):
     """
 
     #: Other arguments of a subclass's constructor, which it keeps as attributes.
-    ARGUMENTS: tuple[str, ...] = ()
+    ARGUMENTS = ()
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
         if not isinstance(config, AlbertConfig):

@@ -67,14 +67,10 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
         if name.endswith(("attention_1/self/query/kernel", "attention_1/self/key/kernel")):
             value = kernel.numpy()
             for head, offset in zip(range(config.num_attention_heads), _OFFSETS):
-                rotation = _rotation(rates, -offset if "/key/" in name else 0)
+                # Moves sinusoids, as rows, by a number of tokens.
+                turns = rates * (-offset if "/key/" in name else 0)
+                rotation = np.kron(np.diag(np.cos(turns)), np.eye(2))
+                rotation += np.kron(np.diag(np.sin(turns)), [[0, -1], [1, 0]])
                 columns = slice(head * head_size, head * head_size + used)
                 value[:, columns] += gain * unproject[:, :used] @ rotation
             kernel.assign(value)
-
-
-def _rotation(rates: np.ndarray, tokens: int) -> np.ndarray:
-    """Returns the matrix that moves sinusoids, as rows, by a number of tokens."""
-    angles = rates * tokens
-    sines = np.kron(np.diag(np.sin(angles)), [[0, -1], [1, 0]])
-    return np.kron(np.diag(np.cos(angles)), np.eye(2)) + sines

@@ -96,7 +96,7 @@ class BeamHead(WeightedLayer):
         start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
         outputs = {"cls_logits": self._answerability(sequence_output, start_log_probs, training)}
 
-        def end_log_probs(start: Tensor) -> Tensor:
+        def end_log_probs(start) -> Tensor:
             logits = self._end_logits(sequence_output, start)
             return tf.nn.log_softmax(masked(logits, allowed))
 
@@ -162,9 +162,7 @@ class AlbertSpanAnswerer(AlbertModel):
     def call(self, inputs: Inputs, training: bool = False) -> Outputs:
         """Scores the positions of a batch; see the class."""
         sequence = self.encoder(inputs, training=training)["sequence_output"]
-        rows = tf.reshape(tf.cast(sequence, tf.float32), [-1, self.config.hidden_size])
-        logits = tf.reshape(self.head(rows), [-1, dimension(sequence, 1), 2])
-        start, end = tf.unstack(logits, axis=2)
+        start, end = tf.unstack(self.head(tf.cast(sequence, tf.float32)), axis=2)
         return {"start_logits": start, "end_logits": end}
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 from collections.abc import Iterator
 
@@ -14,7 +13,7 @@ from tensorflow import Tensor
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Attention, AttentionWeights, Select
+from albert_tf.modeling.attention import Attention, Select
 from albert_tf.modeling.kernels.dense import ACTIVATIONS, affine_terms, cast_for_layers, layer_norm
 from albert_tf.modeling.kernels.dropout import affine_terms_with_dropout
 from albert_tf.modeling.kernels.graph_mode import current_step
@@ -54,8 +53,8 @@ def _stack(config: AlbertConfig) -> Iterator[tuple[_Block, _Block]]:
     """Yields the two blocks of each step of the stack."""
     for layer in range(config.num_hidden_layers):
         for inner in range(config.inner_group_num):
-            attention = Attention, config.attention_group(layer), inner
-            yield attention, (FeedForward, config.ffn_group(layer), inner)
+            attention = Attention, config.group(layer, "attention"), inner
+            yield attention, (FeedForward, config.group(layer, "ffn"), inner)
 
 
 def _blocks(config: AlbertConfig) -> list[_Block]:
@@ -107,24 +106,15 @@ class Transformer(keras.layers.Layer):
         for i, pair in enumerate(pairs, 1):
             attention, ffn = (blocks[place] for place in pair)
             chosen = select if i == len(pairs) else None
-            layer = functools.partial(_layer, attention, ffn, mask, training, chosen)
+
+            # Also called after this loop, by the backward pass: hence the defaults.
+            def layer(x, weights, more, attention=attention, ffn=ffn, chosen=chosen) -> Tensor:
+                x = attention(x, mask, weights, training=training, select=chosen)
+                return ffn(x, more, training=training)
+
             x, *used = recomputed(layer, x, *(weights[place].pop() for place in pair))
             if recomputes():
                 for place, block_weights in zip(pair, used):
                     weights[place].append(block_weights)
             outputs.append(x)
         return outputs
-
-
-def _layer(
-    attention: Attention,
-    ffn: FeedForward,
-    mask: Tensor,
-    training: bool,
-    select: Select,
-    x: Tensor,
-    attention_weights: AttentionWeights,
-    ffn_weights: tuple[Dense, Dense],
-) -> Tensor:
-    x = attention(x, mask, attention_weights, training=training, select=select)
-    return ffn(x, ffn_weights, training=training)

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import tensorflow as tf
 
 #: The scale at the start, and the good steps after which it doubles; as in Keras.
@@ -37,20 +35,6 @@ class LossScale(tf.Module):
         super().__init__(name="loss_scale")
         self.value = tf.Variable(INITIAL_SCALE, trainable=False, dtype=tf.float32, name="value")
         self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
-
-    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the float32 loss times the scale, to take the gradient of."""
-        return loss * self.value
-
-    def unscaled(self, gradients: Iterable[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the float32 gradients of the loss, given those of the scaled one."""
-        inverse = 1.0 / self.value
-        return [gradient * inverse for gradient in gradients]
-
-    @property
-    def can_shrink(self) -> tf.Tensor:
-        """Whether the scale is above its minimum, a bool scalar."""
-        return self.value > MIN_SCALE
 
     def update(self, finite: tf.Tensor) -> None:
         """Updates the scale after a step, whose gradients are finite or not.

@@ -80,7 +80,7 @@ class AlbertOptimizer:
             not change.
         """
 
-        def unless_skipped(value: float | tf.Tensor, idle: float) -> tf.Tensor:
+        def unless_skipped(value, idle) -> tf.Tensor:
             return tf.where(finite, value, idle)
 
         beta_1, beta_2 = unless_skipped(BETA_1, 1.0), unless_skipped(BETA_2, 1.0)

@@ -77,7 +77,7 @@ def _receive(url: str, temporary: str, name: str) -> str:
     from urllib3.util import Retry
 
     class Patient(Retry):
-        def parse_retry_after(self, retry_after: str) -> float:
+        def parse_retry_after(self, retry_after) -> float:
             return min(super().parse_retry_after(retry_after), _MAX_PAUSE)
 
     retries = Patient(
@@ -135,9 +135,8 @@ def _new_folder() -> tempfile.TemporaryDirectory:
 
 
 @functools.cache
-def _unpack(path: str, length: int, modified_nanoseconds: int) -> str:
+def _unpack(path: str, _length: int, _modified_nanoseconds: int) -> str:
     """Unpacks this version of an archive."""
-    del length, modified_nanoseconds
     temporary = _new_folder()
     # Errors that name the files name the archive.
     folder = os.path.join(temporary.name, os.path.basename(path))
@@ -175,7 +174,7 @@ def _extract(path: str, folder: str) -> None:
     """Writes an archive's files to a folder, and nothing outside of it."""
     limit, total = max(_MAX_SMALL_BYTES, _MAX_RATIO * storage.size(path)), 0
 
-    def check(size: int) -> None:
+    def check(size) -> None:
         if size > limit:
             raise tarfile.ReadError(f"it holds more than {limit / (1 << 30):.3g} GiB")
 

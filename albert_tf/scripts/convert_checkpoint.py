@@ -22,11 +22,9 @@ import warnings
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
+from albert_tf.cli.flags import FLAGS, define_overwrite_flag, define_path
 from albert_tf.pretrained.locate import NAMES
 from albert_tf.weights.conversion import FORMATS, convert
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:

@@ -24,11 +24,9 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path, refuse_flags
+from albert_tf.cli.flags import FLAGS, define_overwrite_flag, define_path, refuse_flags
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.training.specs import BFLOAT16, FLOAT32
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:

@@ -24,31 +24,28 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path, define_settings, refuse_flags
+from albert_tf.cli.flags import FLAGS, define_path, define_settings, refuse_flags
 from albert_tf.errors import AlbertError
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, setting, training_setting
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.glue.tasks import TASKS
 from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
-
-FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
 class Table(Settings):
     """What the columns of the files hold; all but the ids are saved with the model."""
 
-    text_column: str = setting("text", "Name of the text column.", needs="do_train")
-    text_pair_column: str | None = setting(None, "Column of the second text.", needs="do_train")
-    label_column: str = setting("label", "Name of the label column.", needs="do_train")
-    label_separator: str | None = setting(
+    text_column: str = training_setting("text", "Name of the text column.")
+    text_pair_column: str | None = training_setting(None, "Column of the second text.")
+    label_column: str = training_setting("label", "Name of the label column.")
+    label_separator: str | None = training_setting(
         None,
         'What is between several labels of a text in the label column, such as "|". A text may '
         "have any number of them. In .jsonl and .parquet files, they may also be lists.",
-        needs="do_train",
     )
-    regression: bool = setting(False, "Labels are numbers, not classes.", needs="do_train")
+    regression: bool = training_setting(False, "Labels are numbers, not classes.")
     id_column: str | None = setting(None, "Name of the id column. Default: numbers from 0.")
 
 
@@ -96,14 +93,14 @@ def _run_tables() -> None:
     columns = FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column
     given = TextColumns(*columns, label_separator=FLAGS.label_separator)
 
-    def read(action: str, spec: ClassificationSpec | None) -> list[TextExample]:
+    def read(action, spec) -> list[TextExample]:
         columns = dataclasses.replace(spec.columns if spec else given, id=FLAGS.id_column)
         if action == "predict":
             columns = dataclasses.replace(columns, label=None)
         examples = read_texts(shared.file_of(action), columns)
         return with_labels(examples) if action == "train" else examples
 
-    def learned(examples: list[TextExample]) -> dict[str, Any]:
+    def learned(examples) -> dict[str, Any]:
         return {"columns": given, **label_settings(examples, FLAGS.regression)}
 
     use = 'classify {} "A text."' + ' "Another one."' * bool(FLAGS.text_pair_column)

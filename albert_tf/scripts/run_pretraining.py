@@ -14,14 +14,10 @@ SIGUSR1. A second signal ends it without saving. Errors exit with 1.
 
 from __future__ import annotations
 
-from absl import flags
-
 from albert_tf.cli import script
-from albert_tf.cli.flags import refuse_flags
+from albert_tf.cli.flags import FLAGS, refuse_flags
 from albert_tf.tasks.flags import define_run_flags, requested, run_settings
 from albert_tf.tasks.pretraining.config import PLANNED, PretrainingConfig
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:

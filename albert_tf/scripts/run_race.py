@@ -23,14 +23,11 @@ sequences a step into less memory.
 
 from __future__ import annotations
 
-from absl import flags
-
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_path, refuse_flags
+from albert_tf.cli.flags import FLAGS, define_path, refuse_flags
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.multiple_choice import data
 
-FLAGS = flags.FLAGS
 #: The split of RACE that each action reads without a file.
 _SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 

@@ -20,10 +20,9 @@ from __future__ import annotations
 from absl import flags
 
 from albert_tf.cli import script
+from albert_tf.cli.flags import FLAGS
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.squad.data import SquadSpec
-
-FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
@@ -43,7 +42,7 @@ def main() -> None:
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.squad.task import SquadTask
 
-    def change(task: SquadTask) -> None:
+    def change(task) -> None:
         if FLAGS.null_score_diff_threshold is not None:
             task.use_threshold(FLAGS.null_score_diff_threshold)
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import os
 
-from absl import flags
-
 from albert_tf.cli import script
-from albert_tf.cli.flags import define_overwrite_flag, define_path
+from albert_tf.cli.flags import FLAGS, define_overwrite_flag, define_path
 from albert_tf.io import files
 
 _DATA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sample_data")
@@ -30,10 +28,10 @@ def define_flags() -> None:
 @script.command(define_flags)
 def main() -> None:
     """Runs the command."""
-    folder = flags.FLAGS.output_dir
+    folder = FLAGS.output_dir
     paths = {name: os.path.join(folder, name) for name in ("train.tsv", "dev.tsv")}
     for path in paths.values():
-        files.check_output(path, overwrite=flags.FLAGS.overwrite)
+        files.check_output(path, overwrite=FLAGS.overwrite)
     for name, path in paths.items():
         files.write_bytes(path, files.read_bytes(os.path.join(_DATA, name)))
     print(

@@ -40,7 +40,7 @@ def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) 
             f"`output_dir`={output_dir} is among `run_dirs`; give a folder that is not one of the "
             "runs, or the averaged predictions would replace its own."
         )
-    names: list[str] = []
+    names = []
     for folder in run_dirs:
         found = [os.path.relpath(path, folder) for path in find_predictions(folder)]
         names = names or found

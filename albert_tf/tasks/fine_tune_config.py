@@ -19,7 +19,15 @@ from typing import Any
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.settings import ABOVE_0, check_integer, check_names, setting, with_default
+from albert_tf.settings import (
+    ABOVE_0,
+    check_integer,
+    check_names,
+    count_setting,
+    setting,
+    training_setting,
+    with_default,
+)
 from albert_tf.training.specs import RunConfig
 
 #: If neither the recipe nor a setting says how long to train: passes over the data; or, for small
@@ -56,55 +64,46 @@ class FineTuneConfig(RunConfig):
     optimizer: str = with_default(RunConfig, "optimizer", "adamw")
     precision: str = with_default(RunConfig, "precision", "auto")
     save_checkpoints_steps: int = with_default(RunConfig, "save_checkpoints_steps", 1000)
-    train_step: int | None = setting(
-        None, f"Training steps. {_LENGTH}", minimum=1, needs="do_train"
-    )
-    num_train_epochs: float | None = setting(
+    train_step: int | None = training_setting(None, f"Training steps. {_LENGTH}", minimum=1)
+    num_train_epochs: float | None = training_setting(
         None,
         "Passes over the training examples, instead of train_step.",
         minimum=ABOVE_0,
-        needs="do_train",
     )
-    warmup_step: int | None = setting(
+    warmup_step: int | None = training_setting(
         None,
         "Steps of linear warm-up. Default: the task's recipe, in proportion to the steps; without "
         "one, a tenth of them. Larger models often do not learn without warm-up.",
-        needs="do_train",
     )
     warmup_proportion: float = setting(0.1, "Warm-up as a share of all steps.", flag=None)
-    eval_every_steps: int | None = setting(
+    eval_every_steps: int | None = count_setting(
         None,
         "Steps between evaluations during training, which select the best weights. Default: the "
         f"task's recipe, or a number that makes {_EVALUATIONS} evaluations.",
-        minimum=1,
         needs="do_eval",
     )
-    max_seq_length: int = setting(
+    max_seq_length: int = count_setting(
         512,
         "Maximum sequence length in tokens; longer ones are truncated. Default: the task's recipe, "
         "or the maximum of the model.",
-        minimum=1,
     )
-    dropout: float | None = setting(
+    dropout: float | None = training_setting(
         None,
         "Dropout of hidden layers and attention. Default: the task's recipe, or the model's "
         "configuration; none for models that were pretrained without dropout.",
         maximum=0.99,
-        needs="do_train",
     )
-    classifier_dropout: float = setting(
+    classifier_dropout: float = training_setting(
         0.1,
         "Dropout on the input of the task's head.",
         maximum=0.99,
-        needs="do_train",
         source="Lan et al., 2020, Table 14",
     )
-    num_seeds: int = setting(
+    num_seeds: int = training_setting(
         1,
         "Train this number of times, with consecutive seeds, in folders seed-<n>; print the "
         "median, best and range of results, and use the best run.",
         minimum=1,
-        needs="do_train",
     )
     #: Of the recipe: settings for a training set of about so many `examples`.
     benchmark: Mapping[str, Any] | None = None
@@ -163,7 +162,7 @@ class FineTuneConfig(RunConfig):
         is_benchmark = abs(examples - meant.pop("examples")) <= examples / 10
         run = dataclasses.replace(self, benchmark=None, **(meant if is_benchmark else {}))
 
-        def steps_of(passes: float) -> int:
+        def steps_of(passes) -> int:
             return max(1, math.ceil(passes * sequences / run.train_batch_size))
 
         steps = run.train_step or max(steps_of(_PASSES), min(_FEW_STEPS, steps_of(_MOST_PASSES)))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,38 +20,34 @@ from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask, Values
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
-from albert_tf.training.task import Tensors
+from albert_tf.training.task import Metrics, Tensors
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder, model_folder
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class FineTunedModel:
     """Base of the classes that train and use a task's models, such as TextClassifier.
 
     Args:
-      task: the task of the model.
+      task: the task of the model, of `task_class`, which each class has.
       model: with its weights.
-      folder: of the model, from `model_folder`; only `evaluate` and `export` need it.
+      output_dir: holds the model, or those of several seeds; only `export` needs it.
     """
 
-    task_class: ClassVar[type[FineTuningTask]]
-
-    def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str = "") -> None:
-        self.task, self.model, self.folder = task, model, folder
-        self._output_dir = folder  # Of all seeds.
-        self._graph: Callable[..., Tensors] | None = None
+    def __init__(self, task: FineTuningTask, model: AlbertModel, output_dir: str = "") -> None:
+        self.task, self.model = task, model
+        #: Of the model, and of all seeds.
+        self.folder, self.output_dir = model_folder(output_dir), output_dir
+        self._graphs = {}  # By the inputs: pairs have an axis more than single texts.
 
     def _predict(self, batch: Tensors) -> Tensors:
         """Returns the predictions of the task for a batch, from a graph for all sizes."""
-        if self._graph is None:
-            specs = {k: tf.TensorSpec([None] * x.shape.rank, x.dtype) for k, x in batch.items()}
+        specs = {k: tf.TensorSpec([None] * x.shape.rank, x.dtype) for k, x in batch.items()}
+        if (key := (*specs.values(),)) not in self._graphs:
             predict = functools.partial(self.task.predict, self.model)
-            self._graph = tf.function(predict, [specs], autograph=False)
-        return self._graph(batch)
+            self._graphs[key] = tf.function(predict, [specs], autograph=False)
+        return self._graphs[key](batch)
 
     def _outputs_of(
         self, examples: Sequence[Any], batch_size: int | None = None
@@ -66,7 +62,7 @@ class FineTunedModel:
         return data, data.outputs(self._predict, batch_size)
 
     @classmethod
-    def load(cls, folder: str, **changes: Any) -> Self:
+    def load(cls, folder: str, **changes: Any) -> FineTunedModel:
         """Loads the model of an output directory, or that of its best seed.
 
         Args:
@@ -78,19 +74,17 @@ class FineTunedModel:
         Raises:
           AlbertError: there is no such model.
         """
-        output_dir = locate(path_of(folder, "model's output directory"))
+        output_dir = locate(folder, "model's output directory")
         folder = model_folder(output_dir)
         task = cls.task_class.load(folder, **changes)
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
-        loaded = cls(task, model, folder)
-        loaded._output_dir = output_dir
-        return loaded
+        return cls(task, model, output_dir)
 
     @property
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """The metrics of the last evaluation by `train` or by a script; empty without one."""
-        run = RunFolder(self._output_dir)
+        run = RunFolder(self.output_dir)
         return read_object(run.file(RESULTS_FILE)) if run.has(RESULTS_FILE) else {}
 
     @property
@@ -103,7 +97,7 @@ class FineTunedModel:
         return read_metrics(run) if run.has(METRICS_FILE) else []
 
     @classmethod
-    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> Self:
+    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> FineTunedModel:
         """Fine-tunes a pretrained model, with the recipe and the results of the task's script.
 
         As `TextClassifier.train`, except for the data.
@@ -125,7 +119,7 @@ class FineTunedModel:
         eval: Any,
         spec: Values,
         settings: Values,
-    ) -> Self:
+    ) -> FineTunedModel:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, run
 
@@ -146,7 +140,7 @@ class FineTunedModel:
         """Reads the examples of a data set, given the task's settings."""
         return cls.task_class.read(data, name)
 
-    def evaluate(self, data: Any) -> dict[str, float]:
+    def evaluate(self, data: Any) -> Metrics:
         """Returns the metrics for labelled data, as the task's script computes them.
 
         The weights and settings are those of this object, in float32.
@@ -175,7 +169,7 @@ class FineTunedModel:
         """
         from albert_tf.tasks.export import publish_task
 
-        publish_task(self.task, self.model, self.folder, path, overwrite)
+        publish_task(self.task, self.model, self.output_dir, path, overwrite)
 
     def __repr__(self) -> str:
         """Says where the model is from, what it was trained for, and how large it is."""

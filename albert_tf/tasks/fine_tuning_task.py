@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -37,12 +37,10 @@ from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
 from albert_tf.weights.thresholds import load_thresholds, save_thresholds
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from albert_tf.keras2 import keras
 
 #: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
-TASKS: dict[str, type[FineTuningTask]] = {}
+TASKS = {}
 #: Settings or JSON values by name.
 Values = Mapping[str, Any]
 #: Pairs of texts tokenized together.
@@ -117,19 +115,19 @@ class FineTuningTask(Task):
       AlbertError: the configuration does not fit the tokenizer or the length.
     """
 
-    thresholds: Mapping[str, float] | None = None
+    thresholds = None
     #: The dataclass of `spec`.
     spec_class: type
     #: The recipe of the training; settings of the task in braces are filled in.
-    recipe: ClassVar[str] = "custom"
+    recipe = "custom"
     #: The setting in `spec`, if there is one, with the names of the outputs of the head.
-    names_of_outputs: ClassVar[str] = "labels"
+    names_of_outputs = "labels"
     #: The TextForm of the SavedModel that takes texts; a name, as training needs no exports.
-    form: ClassVar[str] = ""
+    form = ""
     #: Examples of an evaluation batch, if the settings do not say.
-    eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
+    eval_batch_size = RunConfig.eval_batch_size
     #: The files of predictions in an output directory.
-    prediction_files: ClassVar[tuple[str, ...]] = ("predictions.tsv",)
+    prediction_files = ("predictions.tsv",)
 
     @staticmethod
     def read(data: Any, name: str) -> Sequence[Any]:
@@ -162,7 +160,7 @@ class FineTuningTask(Task):
         spec: Values,
         settings: Values,
         recipe: str | None = None,
-    ) -> tuple[Self, FineTuneConfig]:
+    ) -> tuple[FineTuningTask, FineTuneConfig]:
         """Returns a task to train, and the settings of its training.
 
         Args:
@@ -197,7 +195,7 @@ class FineTuningTask(Task):
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @classmethod
-    def load(cls, folder: str, **changes: Any) -> Self:
+    def load(cls, folder: str, **changes: Any) -> FineTuningTask:
         """Loads the task of the model in an output directory, with the thresholds kept there.
 
         `changes` override entries of its `task_file`.
@@ -273,7 +271,7 @@ class FineTuningTask(Task):
         self,
         pairs: Sequence[tuple[str, str]],
         cut: Callable[[list[int], list[int]], tuple[list[int], list[int] | None]],
-        columns: Mapping[str, np.ndarray],
+        columns: Arrays,
         group: int | None = None,
     ) -> tuple[Sequences, list[str]]:
         """Tokenizes pairs of texts: [CLS] A [SEP] B [SEP], or [CLS] A [SEP].
@@ -329,7 +327,7 @@ class FineTuningTask(Task):
         for weight in head.values() if order else ():
             weight.assign(tf.gather(weight, order))
         left = tuple(name for name in report.unexpected if name not in head)
-        return dataclasses.replace(report, unexpected=left)
+        return report._replace(unexpected=left)
 
     def _names_in(self, values: Values) -> list[str]:
         """Returns the names of the outputs in the content of a task.json."""

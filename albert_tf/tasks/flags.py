@@ -8,17 +8,17 @@ import dataclasses
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from albert_tf.cli.flags import check_needs, define_path, define_settings, given_settings
+from albert_tf.cli.flags import FLAGS, check_needs, define_path, define_settings, given_settings
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, training_setting
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
@@ -26,9 +26,6 @@ from albert_tf.weights.run_folder import model_folder
 if TYPE_CHECKING:
     from albert_tf.tasks.fine_tuning_task import FineTuningTask
 
-    Task = TypeVar("Task", bound=FineTuningTask)
-
-FLAGS = flags.FLAGS
 #: What a fine-tuning run can do: --do_train on the examples of --train_file, and so on.
 ACTIONS = {
     "train": "to train on",
@@ -44,21 +41,16 @@ _BESIDE = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
 class ModelFiles(Settings):
     """The model to fine-tune, where it is not that of the initial checkpoint."""
 
-    albert_config_file: str | None = setting(
+    albert_config_file: str | None = training_setting(
         None,
         "JSON file, or name of a preset (albert_base_v2), which is an architecture without "
         f"weights. {_BESIDE}",
         path=True,
-        needs="do_train",
     )
-    spm_model_file: str | None = setting(
-        None, f"{VOCABULARY}. {_BESIDE}", path=True, needs="do_train"
-    )
-    vocab_file: str | None = setting(
-        None, "The same as --spm_model_file.", path=True, needs="do_train"
-    )
-    do_lower_case: bool | None = setting(
-        None, "Lower-case the text. Default: as in tokenizer.json, or true.", needs="do_train"
+    spm_model_file: str | None = training_setting(None, f"{VOCABULARY}. {_BESIDE}", path=True)
+    vocab_file: str | None = training_setting(None, "The same as --spm_model_file.", path=True)
+    do_lower_case: bool | None = training_setting(
+        None, "Lower-case the text. Default: as in tokenizer.json, or true."
     )
 
 
@@ -109,8 +101,11 @@ def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
 
 
 def open_task(
-    task_class: type[Task], spec: Mapping[str, Any], recipe: str | None = None, **others: Any
-) -> tuple[Task, FineTuneConfig]:
+    task_class: type[FineTuningTask],
+    spec: Mapping[str, Any],
+    recipe: str | None = None,
+    **others: Any,
+) -> tuple[FineTuningTask, FineTuneConfig]:
     """Returns the task to train, or without --do_train that of the model in --output_dir.
 
     Settings of the task that are given as flags are those to train with, or override those of the
@@ -143,11 +138,11 @@ def open_task(
 
 
 def fine_tune(
-    task_class: type[Task],
+    task_class: type[FineTuningTask],
     use: str,
     read: Callable[[str, Any], Sequence[Any]] | None = None,
     learned: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None,
-    change: Callable[[Task], object] = lambda task: None,
+    change: Callable[[FineTuningTask], object] = lambda task: None,
 ) -> None:
     """Trains, evaluates and predicts as the flags say, and prints what to try next.
 

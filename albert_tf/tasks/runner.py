@@ -155,7 +155,7 @@ def _seeds(config: FineTuneConfig) -> dict[str, FineTuneConfig]:
     Raises:
       AlbertError: the last seed is too large.
     """
-    runs: dict[str, FineTuneConfig] = {}
+    runs = {}
     for seed in range(config.seed, config.seed + config.num_seeds) if config.num_seeds > 1 else ():
         folder = os.path.join(config.output_dir, name := f"seed-{seed}")
         runs[name] = dataclasses.replace(config, seed=seed, num_seeds=1, output_dir=folder)
@@ -175,7 +175,7 @@ def _fine_tune_seeds(
     the others continue. A resumed run neither trains nor evaluates the finished seeds again.
     """
     runs = _seeds(config)
-    values: dict[str, float | None] = dict.fromkeys(runs)
+    values = dict.fromkeys(runs)
     scores, sign = {}, 1 if task.best_metric_larger_is_better else -1
     for number, (name, own) in enumerate(runs.items(), start=1):
         log.info(f"Seed {own.seed} ({number} of {config.num_seeds}):")

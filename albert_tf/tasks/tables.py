@@ -16,7 +16,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from albert_tf.weights.run_folder import RunFolder
 PREDICTIONS_FILE, PREDICTIONS = "predictions.tsv", "predictions"
 #: A row of a table by column; and the labels of a text: one, any number of them, or unknown.
 Row = Mapping[str, Any]
-Labels = Label | tuple[Label, ...] | None
+Labels = Union[Label, tuple[Label, ...], None]
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3
 _PREDICTION = "prediction"
@@ -98,7 +98,7 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
     names = class_labels(data).get(columns.label, ())
     examples = []
 
-    def name_of(label: Any) -> Any:
+    def name_of(label) -> Any:
         if isinstance(label, list):
             return [*map(name_of, label)]
         is_number = isinstance(label, int) and -1 <= label < len(names)
@@ -123,7 +123,7 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
 
 def with_distinct_ids(examples: list[Any]) -> list[Any]:
     """Returns examples; raises AlbertError if two have the same `id`, unless it is None."""
-    places: dict[str, str] = {}
+    places = {}
     for example in examples:
         first = places.setdefault(example.id, example.where)
         if first != example.where and example.id is not None:

@@ -31,7 +31,7 @@ _Spans = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]
 @functools.cache
 def _character_class(is_member: Callable[[str], object]) -> str:
     """Returns the members of a set of characters as ranges for a character class in RE2."""
-    ranges: list[list[int]] = []
+    ranges = []
     for point in range(sys.maxunicode + 1):
         # Surrogates are not characters, and have no UTF-8 encoding.
         if 0xD800 <= point <= 0xDFFF or not is_member(chr(point)):
@@ -174,7 +174,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         which the model drops, is between them.
         """
 
-        def process(texts: tf.Tensor) -> tf.Tensor:
+        def process(texts) -> tf.Tensor:
             return tf.strings.regex_replace(self._normalized(texts), self._dropped, "")
 
         text = process(texts)

@@ -65,7 +65,7 @@ class SentencePieceModel:
         self._processor = spm.SentencePieceProcessor()
         try:
             model = ModelProto.FromString(model_proto)
-            self.pieces: list[str] = [entry.piece for entry in model.pieces]
+            self.pieces = [entry.piece for entry in model.pieces]
             if fault := model_fault(model):
                 raise AlbertError(f"{source} is damaged: {fault}; get it again.")
             self._processor.LoadFromSerializedProto(model_proto)
@@ -78,9 +78,9 @@ class SentencePieceModel:
         self._strip_accents = strip_accents
         #: The probability of each piece, if the model is a unigram one; 1 of special ones.
         self.frequencies = np.exp([entry.score for entry in model.pieces])
-        self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
+        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
-        self.replacements: dict[int, list[int]] = {}
+        self.replacements = {}
         if "," in self.ids:
             self._tabulate_digit_commas()
         self._split_ids = frozenset(self.replacements)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from albert_tf.huggingface import tokenizer as hugging_face
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, short_repr
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
+from albert_tf.settings import check_integer
 from albert_tf.tokenization.sentencepiece_model import (
     SentencePieceModel,
     lower_symbols,
@@ -333,7 +333,8 @@ class Tokenizer:
         """
         if not np.iterable(ids):
             raise AlbertError(f"The ids must be a list of integers, not {short_repr(ids)}.")
-        return self._model.decode([self._checked_id(i) for i in ids])
+        last = self.vocab_size - 1
+        return self._model.decode([check_integer("id", i, 0, last) for i in ids])
 
     def id_to_piece(self, i: int) -> str:
         """Returns the piece of an id.
@@ -341,18 +342,7 @@ class Tokenizer:
         Raises:
           AlbertError: the vocabulary has no such id.
         """
-        return self._model.pieces[self._checked_id(i)]
-
-    def _checked_id(self, i: Any) -> int:
-        try:
-            number = operator.index(i)
-        except TypeError:
-            number = -1
-        if not 0 <= number < self.vocab_size:
-            raise AlbertError(
-                f"{short_repr(i)} is not an id: ids are integers from 0 to {self.vocab_size - 1}."
-            )
-        return number
+        return self._model.pieces[check_integer("id", i, 0, self.vocab_size - 1)]
 
     def piece_to_id(self, piece: str) -> int:
         """Returns the id of a piece; unk_id if the vocabulary lacks it."""

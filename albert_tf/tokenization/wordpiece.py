@@ -58,7 +58,7 @@ def _parse_vocabulary(data: bytes, source: str) -> list[str]:
         raise AlbertError(f"The vocabulary {source} is not UTF-8 at byte {error.start}.") from error
     # BERT's Chinese vocabulary has the line separator U+2028, which is white space, as a piece.
     pieces = [line.strip() or line.strip(string.whitespace) for line in lines]
-    seen: dict[str, int] = {}
+    seen = {}
     for number, piece in enumerate(pieces, start=1):
         if not piece:
             raise AlbertError(f"{source}:{number}: the line is empty; a piece was expected.")
@@ -82,7 +82,7 @@ class WordPieceModel:
           AlbertError: they are not text, or a piece is empty or repeated.
         """
         self.pieces = _parse_vocabulary(data, source)
-        self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
+        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self.ids.get(self.unk, 0)
         self._lower_case = lower_case
         self._strip_accents = strip_accents
@@ -91,7 +91,7 @@ class WordPieceModel:
         #: Ids of user-defined symbols, by their form in cleaned text. These are the pieces that
         #: punctuation would split, after the last continuation: no vocabulary is trained to have
         #: such, but Hugging Face adds them.
-        self.symbols: dict[str, int] = {}
+        self.symbols = {}
         for i, piece in reversed([*enumerate(self.pieces)]):
             if piece.startswith(CONTINUATION):
                 break
@@ -107,7 +107,7 @@ class WordPieceModel:
         parts = [text]
         if self.symbols:
             parts = self._symbol.split(self._cleaned(re.sub(f"[{SPACES}]", " ", text)))
-        ids: list[int] = []
+        ids = []
         for part in parts:
             if part in self.symbols:
                 ids.append(self.symbols[part])
@@ -126,7 +126,7 @@ class WordPieceModel:
 
     def _encode_new_word(self, word: str) -> list[int]:
         text = self._cleaned(word)
-        ids: list[int] = []
+        ids = []
         for is_mark, characters in itertools.groupby(text, is_punctuation):
             for part in characters if is_mark else ["".join(characters)]:
                 ids += self._longest_matches(part)
@@ -136,7 +136,7 @@ class WordPieceModel:
         """Returns the ids of a word's greedy longest-match-first pieces, or [UNK]'s."""
         if len(word) > MAX_CHARACTERS_PER_WORD:
             return [self._unk_id]
-        pieces: list[int] = []
+        pieces = []
         begin = 0
         while begin < len(word):
             prefix = CONTINUATION if begin else ""

@@ -140,23 +140,21 @@ class CheckpointStore:
                 self._delete_before(BEST, self.best.step)
             list_newest(self.folder.file(CHECKPOINTS), f"ckpt-{max(kept)}")
 
-    def save_best(
-        self, step: int, metric: str, value: float, data: str = "", loss: float | None = None
-    ) -> None:
-        """Saves the weights as the best so far, see BestRecord, and deletes the previous best."""
-        self.best = BestRecord(step, metric, value, f"ckpt-{step}", data, loss)
+    def save_best(self, record: BestRecord) -> None:
+        """Saves the weights as the best so far, and deletes the previous best."""
+        self.best = record
         if self._writes:
-            self._write(self._best_checkpoint, BEST, step)
+            self._write(self._best_checkpoint, BEST, record.step)
             # The weights come before the record that names them; the old ones go last.
-            self.best.save(self.folder.file(BEST))
-            self._delete_before(BEST, step)
+            record.save(self.folder.file(BEST))
+            self._delete_before(BEST, record.step)
 
     def _write(self, checkpoint: tf.train.Checkpoint, part: str, step: int) -> None:
         """Writes a checkpoint, which appears only when it is complete and was read back."""
         folder, name = self.folder.file(part), f"ckpt-{step}"
         what = f"the checkpoint of step {step} in {folder}"
 
-        def write(folder: str) -> None:
+        def write(folder) -> None:
             temporary = removal.temporary_name(os.path.join(folder, name))
             prefix = os.path.join(temporary, name)
             try:

@@ -125,7 +125,11 @@ def join_cluster() -> Strategy:
     """
     _addresses()  # Its errors come first.
     try:
-        _check_unused()
+        # It raises RuntimeError if TensorFlow has run an operation, which it tells when its options
+        # change.
+        threads = tf.config.threading.get_inter_op_parallelism_threads()
+        for number in (threads + 1, threads):
+            tf.config.threading.set_inter_op_parallelism_threads(number)
         wait_for_others()
         # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
         with native_waiting():
@@ -140,13 +144,6 @@ def join_cluster() -> Strategy:
             f"Cannot join the cluster of TF_CONFIG: {first_line(error)}. Does another process use "
             "this worker's address?"
         ) from error
-
-
-def _check_unused() -> None:
-    """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
-    threads = tf.config.threading.get_inter_op_parallelism_threads()
-    tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def is_chief(strategy: Strategy | None) -> bool:
@@ -183,7 +180,7 @@ def check_same_everywhere(strategy: Strategy, value: int, what: str) -> None:
 def _gathering(strategy: Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
     """Gathers the [1] of each process to [replicas]; cached, as tracing at every call is slow."""
 
-    def gather(value: tf.Tensor) -> tf.Tensor:
+    def gather(value) -> tf.Tensor:
         return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)
 
     return tf.function(gather, autograph=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ _STEPS, _SHARE_OF_RUN = 50, 0.01
 _SHARE_OF_FIRST = 0.25
 #: It must also rise by so many standard errors, as means of small batches differ by chance.
 _ERRORS = 5.0
-_AFRESH: Mapping[str, Any] = {"window": (0, 0.0, 0.0), "best": None}
+_AFRESH = {"window": (0, 0.0, 0.0), "best": None}
 _ADVICE = "Lower the learning rate or lengthen the warm-up"
 
 

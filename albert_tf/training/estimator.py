@@ -23,7 +23,6 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
 from albert_tf.training.devices import (
     announce_devices,
-    check_tpu_run,
     fast_precisions,
     make_strategy,
 )
@@ -95,10 +94,6 @@ class Estimator:
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
         # Evaluations are often repeated, and creating the input takes much of a short one.
         self._inputs = {}  # By input function.
-
-    def train(self, train_spec: TrainSpec) -> None:
-        """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
-        self.train_and_evaluate(train_spec)
 
     @lost_workers()
     def train_and_evaluate(
@@ -173,7 +168,13 @@ class Estimator:
                 f"{' × `gradient_accumulation_steps`' if training else ''})."
             )
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
-            check_tpu_run(input_fn(InputContext(size)).element_spec)
+            for key, spec in input_fn(InputContext(size)).element_spec.items():
+                if not spec.shape.is_fully_defined():
+                    raise AlbertError(
+                        f"A TPU needs batches of one shape, and {key} has {spec.shape}; pass "
+                        "`pad_to_max` for sequences of one length, and drop batches that are not "
+                        "full."
+                    )
 
     def load(self, checkpoint: str | None = None) -> None:
         """Loads the weights of a checkpoint, by default the same as `evaluate`."""

@@ -21,7 +21,7 @@ from albert_tf.modeling.kernels.graph_mode import (
     graph_mode,
     training_step,
 )
-from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.optimization.loss_scale import MIN_SCALE, LossScale
 from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training.cluster import Strategy
 from albert_tf.training.devices import devices_of, mode_chooser
@@ -42,7 +42,7 @@ def distribute(
         # one, with autotuning; see FileInput.
         return _without_autograph(input_fn)(InputContext(batch_size, start_step))
 
-    def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
+    def dataset_fn(context) -> tf.data.Dataset:
         pipelines = context.num_input_pipelines
         dataset = input_fn(
             InputContext(batch_size, start_step, pipelines, context.input_pipeline_id)
@@ -153,12 +153,12 @@ class TrainLoop:
     ) -> Tensors:
         names = []
 
-        def replica_step(batch: Batch) -> tf.Tensor:
+        def replica_step(batch) -> tf.Tensor:
             metrics = self.replica_step(batch, layers)
             names[:] = sorted(metrics)
             return tf.stack([metrics[name] for name in names])
 
-        def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
+        def step(i, history, finished) -> tuple:
             # TensorFlow may begin a step, and ask for its batch, before the previous step has
             # finished. Waiting for input starts when both have happened.
             wanted = tf.maximum(tf.timestamp(), finished)
@@ -214,7 +214,7 @@ class TrainLoop:
         }
         if self.loss_scale:
             metrics["loss_scale"] = tf.identity(self.loss_scale.value)
-            metrics["overflowed"] = loss_finite & ~norm_finite & self.loss_scale.can_shrink
+            metrics["overflowed"] = loss_finite & ~norm_finite & (self.loss_scale.value > MIN_SCALE)
             self.loss_scale.update(norm_finite)
         self._optimizer.apply_gradients_if(finite, dict(zip(gradients, clipped)))
         return {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
@@ -229,7 +229,7 @@ class TrainLoop:
         part_vectors = self._vectors[mode is GraphMode.XLA]
         micro_batches = _split(batch, parts, rows // parts)
 
-        def vectors_of(i: tf.Tensor) -> tf.Tensor:
+        def vectors_of(i) -> tf.Tensor:
             part = {k: v[i] for k, v in micro_batches.items()}
             part_seed = _fold_in(seed, i) if parts > 1 else seed  # As in `_accumulate`.
             return part_vectors(mode, part, part_seed, layers)
@@ -262,7 +262,7 @@ class TrainLoop:
         rows = next(iter(batch.values())).shape[0] // parts
         micro_batches = _split(batch, parts, rows)
 
-        def add_part(i: tf.Tensor, totals: Any) -> tuple[tf.Tensor, Any]:
+        def add_part(i, totals) -> tuple[tf.Tensor, Any]:
             part_seed = _fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
             more = part_gradients(mode, part, weights, part_seed, layers)
@@ -292,7 +292,7 @@ class TrainLoop:
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
                 if self.loss_scale:
-                    loss = self.loss_scale.scaled(loss)
+                    loss *= self.loss_scale.value
             gradients = tape.gradient(loss, self._optimizer.named_weights)
         found = {
             name: tf.convert_to_tensor(gradient)
@@ -300,7 +300,8 @@ class TrainLoop:
             if gradient is not None
         }
         if self.loss_scale:
-            found = dict(zip(found, self.loss_scale.unscaled(found.values())))
+            inverse = 1.0 / self.loss_scale.value
+            found = {name: gradient * inverse for name, gradient in found.items()}
         return found, {name: tf.cast(value, tf.float32) for name, value in sums.items()}
 
 

@@ -111,7 +111,12 @@ class RunMonitor:
         last = step == self._max_steps
         took = math.nan if seconds is None else seconds / steps
         self._metrics.append({**metrics, "seconds": np.full(steps, took)})
-        self._note_skipped(step, metrics, skipped)
+        if bad := np.sum(metrics["finite"] == 0):
+            reason = "loss or gradient not finite"
+            if (overflowed := metrics.get("overflowed", np.zeros(steps)) > 0).any():
+                scale = metrics["loss_scale"][overflowed][-1] / 2
+                reason = f"gradient too large for float16; the loss scale is now {scale:,.0f}"
+            self.note(f"step {step}: {bad} step(s) skipped, {reason} ({skipped} in all)")
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self._task.progress(means)} lr {rate}"
@@ -124,15 +129,6 @@ class RunMonitor:
         if step % self._config.log_every_steps == 0 or step == 1 or last:
             self.log(step, "train", {**means, "skipped_steps": float(skipped)})
             self._metrics = []
-
-    def _note_skipped(self, step: int, metrics: dict[str, np.ndarray], skipped: int) -> None:
-        bad = np.sum(metrics["finite"] == 0)
-        reason = "loss or gradient not finite"
-        if "overflowed" in metrics and (overflowed := metrics["overflowed"] > 0).any():
-            scale = metrics["loss_scale"][overflowed][-1] / 2
-            reason = f"gradient too large for float16; the loss scale is now {scale:,.0f}"
-        if bad:
-            self.note(f"step {step}: {bad} step(s) skipped, {reason} ({skipped} in all)")
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes an entry; see `MetricsLog.write`."""

@@ -29,7 +29,7 @@ from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.run_identity import is_in, run_record
 from albert_tf.training.specs import EvalSpec, TrainSpec
 from albert_tf.training.task import Metrics
-from albert_tf.weights.run_folder import BEST, CHECKPOINTS, IDENTITY
+from albert_tf.weights.run_folder import BEST, CHECKPOINTS, IDENTITY, BestRecord
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
@@ -318,7 +318,8 @@ class TrainingRun:
             better = loss < _LOWER_LOSS * best.loss
         if np.isfinite(value) and better:
             loss = loss if np.isfinite(loss) else None
-            self.store.save_best(step, metric, value, self.eval_spec.fingerprint, loss)
+            data = self.eval_spec.fingerprint
+            self.store.save_best(BestRecord(step, metric, value, f"ckpt-{step}", data, loss))
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

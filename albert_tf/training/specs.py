@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from albert_tf.data.context import DataSource, InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import NAMES
-from albert_tf.settings import ABOVE_0, Settings, check_integer, setting
+from albert_tf.settings import (
+    ABOVE_0,
+    Settings,
+    check_integer,
+    count_setting,
+    setting,
+    training_setting,
+)
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 AUTO = "auto"
@@ -24,8 +30,6 @@ ENCODER = "encoder"
 FREEZABLE = ("embeddings", ENCODER)
 #: Larger batches fit into no memory.
 _MAX_BATCH = 2**20
-#: A setting without effect unless the run trains.
-_training = functools.partial(setting, needs="do_train")
 WARN, STOP = ON_DIVERGENCE = ("warn", "stop")
 
 
@@ -55,8 +59,7 @@ class TrainSpec:
         return cls(source.train_input_fn, max_steps, source.fingerprint, source.description)
 
 
-@dataclasses.dataclass(frozen=True)
-class EvalSpec:
+class EvalSpec(NamedTuple):
     """What to evaluate on.
 
     Attributes:
@@ -90,7 +93,7 @@ class RunConfig(Settings):
         "settings, it is resumed; a run with other settings is an error.",
         path=True,
     )
-    init_checkpoint: str | None = _training(
+    init_checkpoint: str | None = training_setting(
         None,
         "Weights to start from: the output directory of another run (its best weights), the name "
         "of a checkpoint without .index, a folder or archive (.tar.gz, .zip) of the TF1 release, a "
@@ -100,31 +103,29 @@ class RunConfig(Settings):
         "vocabulary is given.",
         path=True,
     )
-    train_batch_size: int = _training(
+    train_batch_size: int = training_setting(
         4096, "Examples per optimizer step, over all devices.", minimum=1, maximum=_MAX_BATCH
     )
-    eval_batch_size: int = setting(
-        64, "Examples per evaluation batch.", minimum=1, maximum=_MAX_BATCH
-    )
-    gradient_accumulation_steps: int = _training(
+    eval_batch_size: int = count_setting(64, "Examples per evaluation batch.", maximum=_MAX_BATCH)
+    gradient_accumulation_steps: int = training_setting(
         1,
         "Split each training batch into this number of parts and process them one after the other: "
         "less memory, the same result.",
         minimum=1,
     )
-    recompute: bool = _training(
+    recompute: bool = training_setting(
         False,
         "Keep only the output of each layer and compute the rest again in the backward pass: much "
         "less memory, the same result, steps up to a third longer.",
     )
-    optimizer: str = _training(
+    optimizer: str = training_setting(
         "lamb",
         "The releases use lamb for pretraining and adamw for fine-tuning.",
         choices=OPTIMIZERS,
     )
-    learning_rate: float = _training(0.00176, "Peak learning rate.", minimum=ABOVE_0)
-    num_warmup_steps: int = _training(3125, "Steps of linear warm-up.")
-    shallow_layers: int | None = _training(
+    learning_rate: float = training_setting(0.00176, "Peak learning rate.", minimum=ABOVE_0)
+    num_warmup_steps: int = training_setting(3125, "Steps of linear warm-up.")
+    shallow_layers: int | None = training_setting(
         None,
         "Number of layers in the first num_shallow_steps steps. Steps with fewer layers take less "
         "time and learn almost as much. The layers must share all their weights. Evaluations "
@@ -132,7 +133,7 @@ class RunConfig(Settings):
         minimum=1,
         source="Gong et al., 2019, Efficient Training of BERT by Progressively Stacking",
     )
-    num_shallow_steps: int = _training(
+    num_shallow_steps: int = training_setting(
         0, "Number of steps with shallow_layers; the others train all layers."
     )
     clip_norm: float = setting(
@@ -159,7 +160,7 @@ class RunConfig(Settings):
     seed: int = setting(
         12345, "Seed of initial weights, dropout and data order.", flag="random_seed"
     )
-    freeze: str | None = _training(
+    freeze: str | None = training_setting(
         None,
         "The part of the model to freeze. embeddings: the embeddings of pieces, segments and "
         "positions. encoder: everything except the task's head; this is faster and takes less "
@@ -177,16 +178,16 @@ class RunConfig(Settings):
         "Name or grpc:// address of the Cloud TPU; local: the one attached to this machine. "
         "Default: the environment's TPU_NAME, else local.",
     )
-    save_checkpoints_steps: int = _training(5000, "Steps between checkpoints.", minimum=1)
-    keep_checkpoint_max: int = _training(
+    save_checkpoints_steps: int = training_setting(5000, "Steps between checkpoints.", minimum=1)
+    keep_checkpoint_max: int = training_setting(
         5, "Number of checkpoints to keep, besides the best one.", minimum=1
     )
-    log_every_steps: int = _training(
+    log_every_steps: int = training_setting(
         100,
         "Steps between entries of metrics.jsonl, and the most that run on the device at once.",
         minimum=1,
     )
-    on_divergence: str = _training(
+    on_divergence: str = training_setting(
         WARN,
         "What to do if the mean loss of a window of steps is more than halfway back from its best "
         "to its first value. warn: print where and advice, once. stop: exit with an error that "

@@ -70,7 +70,7 @@ def read_checkpoint(prefix: str, read: Callable[[], Any]) -> Any:
 def _readable_files(prefix: str) -> list[str]:
     """Reads all files of a checkpoint and returns their paths; raises StoppedError."""
 
-    def read(path: str) -> None:
+    def read(path) -> None:
         with tf.io.gfile.GFile(path, "rb") as f:
             while f.read(1 << 24):
                 pass
@@ -90,10 +90,11 @@ def _readable_files(prefix: str) -> list[str]:
 
 
 class TensorFlowSource(Source):
-    """Weights in a checkpoint of TensorFlow, opened when they are needed."""
+    """Weights in a checkpoint of TensorFlow, opened when they are needed.
 
-    #: The key of each weight in the checkpoint, by official name.
-    _keys: Mapping[str, str]
+    Attributes:
+      _keys: the key of each weight in the checkpoint, by official name.
+    """
 
     @property
     def _prefix(self) -> str:

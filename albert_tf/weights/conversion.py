@@ -7,7 +7,6 @@ Importing this module does not import TensorFlow.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from typing import TYPE_CHECKING
@@ -78,7 +77,7 @@ def convert(
                 weights["output_bias"] = weights["output_bias"] * task["deviation"] + task["mean"]
                 task |= {"mean": 0.0, "deviation": 1.0}
             write = functools.partial(write, task=task, metrics=metrics)
-            report = dataclasses.replace(report, matched=(*weights,), missing=(), unexpected=())
+            report = report._replace(matched=(*weights,), missing=(), unexpected=())
         write(folder, model.config, model.tokenizer, weights)
         written = open_source(folder)
         wrong = {*written.shapes} ^ {*weights}

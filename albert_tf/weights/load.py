@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -56,7 +56,7 @@ def open_source(path: str) -> Source:
     if WEIGHT_FILE.fullmatch(os.path.basename(path)):
         path = os.path.dirname(path) or os.curdir
 
-    def holds(name: str) -> bool:
+    def holds(name) -> bool:
         return files.exists(os.path.join(path, name))
 
     if holds(SAVED_MODEL):
@@ -107,8 +107,7 @@ def differences(missing: Sequence[str], unexpected: Sequence[str]) -> str:
     return "; ".join(parts)
 
 
-@dataclasses.dataclass(frozen=True)
-class LoadReport:
+class LoadReport(NamedTuple):
     """The result of `assign_weights`: names by outcome.
 
     Names in `missing` include both shapes if the shapes differ. `repeated` is the number of the

@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.source import Source
-
-_Part = TypeVar("_Part")
 
 
 def load_config(config_file: str | None, checkpoint: str | None) -> AlbertConfig:
@@ -65,12 +63,10 @@ def load_model_files(
     return config, tokenizer
 
 
-def _beside(
-    checkpoint: str | None, read: Callable[[Source], _Part | None], setting: str, file: str
-) -> _Part:
+def _beside(checkpoint: str | None, read: Callable[[Source], Any], setting: str, file: str) -> Any:
     """Returns what is read beside a checkpoint; `setting` and `file` name it in errors."""
     if not checkpoint:
-        raise missing_setting(setting)
+        raise AlbertError(f"{setting} is needed: there is no `init_checkpoint` to take it from.")
     source = open_source(checkpoint)
     if found := read(source):
         return found

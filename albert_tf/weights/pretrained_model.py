@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import heapq
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -41,8 +41,7 @@ MASK = "[MASK]"
 _HEAD_SCOPE = "cls/predictions"
 
 
-@dataclasses.dataclass(frozen=True)
-class FilledMask:
+class FilledMask(NamedTuple):
     """A text whose masks are filled.
 
     Attributes:
@@ -138,8 +137,7 @@ class PretrainedModel(AlbertPretrainer):
       vectors = model.embed(["It was the best of times.", "Call me Ishmael."])
     """
 
-    tokenizer: Tokenizer | None = None
-    load_report: LoadReport | None = None
+    tokenizer = load_report = None
 
     def embed(
         self,

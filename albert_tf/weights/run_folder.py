@@ -331,4 +331,4 @@ def find_task(path: str) -> dict[str, Any]:
 
 def model_folder(output_dir: str) -> str:
     """Returns the folder of the model in an output directory: itself, or that of its best seed."""
-    return RunFolder(files.path_of(output_dir, "model's output directory")).best_seed().path
+    return RunFolder(output_dir).best_seed().path

@@ -30,8 +30,7 @@ class Source(abc.ABC):
       _path: what the source was opened with, without searching it.
     """
 
-    shapes: Mapping[str, list[int]]
-    needs_pooler: bool = True
+    needs_pooler = True
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")
@@ -90,8 +89,6 @@ class ArraysSource(Source):
     Attributes:
       _weights: them by official name.
     """
-
-    _weights: Mapping[str, np.ndarray]
 
     @property
     def shapes(self) -> Mapping[str, list[int]]:

@@ -65,8 +65,8 @@ def project_heads(
     by_head = [width // (num_heads * head_size), num_heads, head_size]
 
     @own_gradient
-    def split(y: Tensor, *bias: Tensor) -> tuple[Tensor, ...]:
-        def grad(*dparts: Tensor) -> list[Tensor]:
+    def split(y, *bias) -> tuple[Tensor, ...]:
+        def grad(*dparts) -> list[Tensor]:
             return gradients_of_terms([y, *bias], tf.reshape(_join(*dparts), [-1, width]))
 
         rows = tf.reshape(y, [-1, length, *by_head])
@@ -100,7 +100,7 @@ def attention_probs(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
         dtype = query.dtype
 
     @own_gradient
-    def function(query: Tensor, key: Tensor) -> Tensor:
+    def function(query, key) -> Tensor:
         factor = tf.constant(scale, query.dtype)
         if is_float16:  # Of large heads, the product alone may exceed 65504.
             scores = tf.matmul(query * factor, key, transpose_b=True)
@@ -109,7 +109,7 @@ def attention_probs(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
         probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
         probs = tf.cast(probs, query.dtype)
 
-        def grad(dprobs: Tensor) -> tuple[Tensor, Tensor]:
+        def grad(dprobs) -> tuple[Tensor, Tensor]:
             dscores = _scores_gradient(probs, dprobs, tf.constant(scale))
             return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
 
@@ -136,11 +136,11 @@ def tpu_attention(
     """
     dtype, scale = query.dtype, query.shape[3] ** -0.5
 
-    def float32(x: Tensor) -> Tensor:
+    def float32(x) -> Tensor:
         return tf.cast(x, tf.float32)
 
     @own_gradient
-    def function(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def function(query, key, value) -> Tensor:
         scores = float32(tf.einsum("bqnd,bknd->bnqk", query, key)) * scale + mask
         exponentials = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
         sums = tf.reduce_sum(exponentials, axis=-1)  # [B, N, P]
@@ -151,7 +151,7 @@ def tpu_attention(
         context = tf.einsum("bnqk,bknd->bqnd", drop(exponentials), value)
         context = tf.cast(float32(context) * context_factors, dtype)
 
-        def grad(dcontext: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        def grad(dcontext) -> tuple[Tensor, Tensor, Tensor]:
             products = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, P, N]
             products = tf.transpose(products, [0, 2, 1])[..., None]  # [B, N, P, 1]
             dprobs = drop(tf.einsum("bqnd,bknd->bnqk", dcontext, value))

@@ -39,7 +39,7 @@ def _from_logits(logits: Tensor, labels: Tensor) -> Tensor:
     is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
 
     @own_gradient
-    def function(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+    def function(logits) -> tuple[Tensor, Callable[..., Tensor]]:
         log_sum = tf.reduce_logsumexp(logits, axis=1, keepdims=True)
         if current_mode() is GraphMode.TPU:
             # To gather from the logits the compiler would store them in float32.
@@ -47,7 +47,7 @@ def _from_logits(logits: Tensor, labels: Tensor) -> Tensor:
         else:
             label_logits = tf.gather(logits, labels, batch_dims=1)
 
-        def grad(dlosses: Tensor) -> Tensor:
+        def grad(dlosses) -> Tensor:
             return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dlosses[:, None]
 
         return log_sum[:, 0] - label_logits, grad
@@ -72,7 +72,7 @@ def _from_exponentials(products: Tensor, bias: Tensor, labels: Tensor) -> tuple[
     indices = tf.stack([rows, labels], axis=1)
 
     @own_gradient
-    def function(products: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    def function(products, bias) -> tuple[Tensor, Tensor]:
         logits = fused_sum(products, bias)
         maxima = tf.reduce_max(logits, axis=1, keepdims=True)
         label_logits = tf.gather(logits, labels, batch_dims=1)
@@ -80,7 +80,7 @@ def _from_exponentials(products: Tensor, bias: Tensor, labels: Tensor) -> tuple[
         sums = tf.matmul(exponentials, tf.ones([tf.shape(logits)[1], 1]))  # [rows, 1]
         losses = tf.math.log(sums[:, 0]) + maxima[:, 0] - label_logits
 
-        def grad(dlosses: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+        def grad(dlosses, _) -> tuple[Tensor, Tensor]:
             # The gradient of the logits is (exponentials / sums - one-hot labels) * dlosses.
             factors = dlosses[:, None] / sums
             dproducts = _scale_rows(exponentials, factors, tf.zeros([], products.dtype))

@@ -37,7 +37,7 @@ def column_sums(x: Tensor) -> Tensor:
 
 @own_gradient
 def _product(x: Tensor, kernel: Tensor) -> Tensor:
-    def grad(dy: Tensor) -> tuple[Tensor, Tensor]:
+    def grad(dy) -> tuple[Tensor, Tensor]:
         return tf.matmul(dy, kernel, transpose_b=True), tf.matmul(x, dy, transpose_a=True)
 
     return tf.matmul(x, kernel), grad
@@ -50,7 +50,7 @@ def affine(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     They are [rows, inputs], or in the mode TPU [B, S, inputs]; [inputs, outputs]; and [outputs].
     """
 
-    def grad(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def grad(dy) -> tuple[Tensor, Tensor, Tensor]:
         if x.shape.rank > 2:
             dx = tf.einsum("bso,io->bsi", dy, kernel)
             return dx, tf.einsum("bsi,bso->io", x, dy), column_sums(dy)
@@ -94,7 +94,7 @@ def cast_for_layers(weights: Any, dtype: tf.DType, uses: int) -> list[Any]:
         return [tf.nest.map_structure(lambda w: tf.cast(w, dtype), weights) for _ in range(uses)]
 
     @own_gradient
-    def copies(weight: Tensor) -> Any:
+    def copies(weight) -> Any:
         cast = tf.cast(weight, dtype)
         return [tf.identity(cast) for _ in range(uses)], fused_sum
 
@@ -138,11 +138,11 @@ def layer_norm(terms: Sequence[Tensor], gamma: Tensor, beta: Tensor) -> Tensor:
     """
 
     @own_gradient
-    def function(*tensors: Tensor) -> Tensor:
+    def function(*tensors) -> Tensor:
         *terms, gamma, _ = tensors
         y, normal, scale = _normalise(*tensors)
 
-        def grad(dy: Tensor) -> list[Tensor]:
+        def grad(dy) -> list[Tensor]:
             dx, products = _normalise_gradient(normal, scale, gamma, dy)
             # XLA's sums over rows would take as long as the rest of the gradient.
             dgamma, dbeta = (tf.cast(column_sums(z), gamma.dtype) for z in (products, dy))
@@ -202,7 +202,7 @@ def gelu(terms: Sequence[Tensor]) -> Tensor:
         return _served_gelu(_add(terms))
 
     @own_gradient
-    def function(*terms: Tensor) -> Tensor:
+    def function(*terms) -> Tensor:
         return _gelu(*terms), lambda dy: gradients_of_terms(terms, _gelu_gradient(dy, *terms))
 
     return function(*terms)
@@ -212,7 +212,7 @@ def gelu(terms: Sequence[Tensor]) -> Tensor:
 Activation = Callable[[Sequence[Tensor]], Tensor]
 
 #: By the names that `AlbertConfig.hidden_act` has.
-ACTIVATIONS: dict[str, Activation] = {
+ACTIVATIONS = {
     "gelu": gelu,
     "gelu_erf": lambda terms: tf.nn.gelu(_add(terms), approximate=False),
     "relu": lambda terms: tf.nn.relu(_add(terms)),

@@ -38,10 +38,10 @@ def _hashed_bits(count: Tensor, seed: Tensor) -> Tensor:
     """
     xor = tf.bitwise.bitwise_xor
 
-    def fold(bits: Tensor, shift: int) -> Tensor:
+    def fold(bits, shift) -> Tensor:
         return xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
 
-    def mix(bits: Tensor, key: Tensor) -> Tensor:
+    def mix(bits, key) -> Tensor:
         bits = xor(fold(bits, 16) * tf.constant(0x7FEB352D, tf.uint32), key)
         return fold(fold(bits, 15) * tf.constant(0x846CA68B, tf.uint32), 16)
 

@@ -75,14 +75,8 @@ _mode = contextvars.ContextVar("graph_mode", default=GraphMode.PLAIN)
 _step = contextvars.ContextVar("step", default=None)
 
 
-def current_mode() -> GraphMode:
-    """Returns the mode of what is traced."""
-    return _mode.get()
-
-
-def current_step() -> TrainingStep | None:
-    """Returns the training step that is traced; None outside of one."""
-    return _step.get()
+#: Return the mode of what is traced, and the training step, None outside of one.
+current_mode, current_step = _mode.get, _step.get
 
 
 @contextlib.contextmanager
@@ -94,17 +88,11 @@ def _value(variable: contextvars.ContextVar, value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def graph_mode(mode: GraphMode) -> contextlib.AbstractContextManager[None]:
-    """Sets the mode of what is traced inside.
-
-    The mode belongs to the thread: under MirroredStrategy enter it inside the replica function.
-    """
-    return _value(_mode, mode)
-
-
-def training_step(step: TrainingStep) -> contextlib.AbstractContextManager[None]:
-    """Makes what is traced inside part of a training step; see `graph_mode` on threads."""
-    return _value(_step, step)
+#: Sets the mode of what is traced inside. The mode belongs to the thread: under MirroredStrategy
+#: enter it inside the replica function.
+graph_mode = functools.partial(_value, _mode)
+#: Makes what is traced inside part of a training step; on threads likewise.
+training_step = functools.partial(_value, _step)
 
 
 def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,15 +102,15 @@ def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def call(*args: Tensor) -> Any:
+    def call(*args) -> Any:
         mode = current_mode()
         if mode in (GraphMode.PLAIN, GraphMode.SERVED):
             return function(*args)[0]
 
-        def with_gradient(*args: Tensor) -> Any:
+        def with_gradient(*args) -> Any:
             result, grad = function(*args)
 
-            def checked(*dy: Tensor, **variables: Any) -> Any:
+            def checked(*dy, **variables) -> Any:
                 if record.could_possibly_record():  # A second gradient would silently be wrong.
                     raise AlbertError(
                         f"The mode {mode.name} has no gradients of gradients; call the model "
@@ -162,7 +150,7 @@ def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.cache
-    def compiled_for(*signature: tf.TensorSpec) -> Callable[..., Any]:
+    def compiled_for(*signature) -> Callable[..., Any]:
         # Traced here once per signature, not by the call: TensorFlow warns of functions that many
         # calls have traced. Outside of the graph being built, which other graphs do not share.
         with tf.init_scope():
@@ -170,7 +158,7 @@ def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     @functools.wraps(function)
-    def call(*tensors: Tensor) -> Any:
+    def call(*tensors) -> Any:
         if current_mode() is not GraphMode.CPU:
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])

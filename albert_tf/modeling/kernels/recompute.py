@@ -37,12 +37,12 @@ def recomputed(function: Callable[..., Tensor], x: Tensor, *weights: Any) -> tup
         return function(x, *weights), *weights
     before = dataclasses.replace(current_step())
 
-    def compute(x: Tensor, *flat: Tensor) -> Tensor:
+    def compute(x, *flat) -> Tensor:
         return function(x, *tf.nest.pack_sequence_as(weights, flat))
 
     @own_gradient
-    def run(x: Tensor, *flat: Tensor) -> Any:
-        def grad(dy: Tensor, *totals: Tensor, variables: list[tf.Variable] = ()) -> Any:
+    def run(x, *flat) -> Any:
+        def grad(dy, *totals, variables=()) -> Any:
             # The second computation must depend on dy: otherwise it would run beside the first
             # one, or be merged with it. XLA ignores control dependencies, hence a sum.
             sources = [x + 0 * dy[:1, :1], *flat, *variables]

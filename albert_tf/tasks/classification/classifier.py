@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
 from albert_tf.tokenization.tokenizer import checked_texts
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 class Classified(NamedTuple):
     """A label of a text, and its probability."""
@@ -30,17 +27,17 @@ class Classified(NamedTuple):
 
 
 class _TextModel(FineTunedModel):
-    """A model of texts or pairs of texts."""
+    """A model of texts or pairs of texts; `_has_labels`: whether of labels, or numbers."""
 
     task_class = TextClassificationTask
-    #: Whether it predicts labels, not numbers.
-    _has_labels: ClassVar[bool]
 
-    def __init__(self, task: TextClassificationTask, model: AlbertModel, folder: str = "") -> None:
+    def __init__(
+        self, task: TextClassificationTask, model: AlbertModel, output_dir: str = ""
+    ) -> None:
         if bool(task.spec.labels) != self._has_labels:
             kinds = ("labels; open it with TextClassifier", "numbers; open it with TextRegressor")
-            raise AlbertError(f"The model in {folder} predicts {kinds[self._has_labels]}.")
-        super().__init__(task, model, folder)
+            raise AlbertError(f"The model in {output_dir} predicts {kinds[self._has_labels]}.")
+        super().__init__(task, model, output_dir)
 
     @property
     def takes_pairs(self) -> bool:
@@ -59,7 +56,7 @@ class _TextModel(FineTunedModel):
         label: str = "label",
         label_separator: str | None = None,
         **settings: Any,
-    ) -> Self:
+    ) -> _TextModel:
         """Fine-tunes a pretrained model, with the recipe and the results of run_classifier.py.
 
         If the output directory holds a run with the same settings and data, it is resumed, or

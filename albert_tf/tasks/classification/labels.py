@@ -93,7 +93,7 @@ def label_values(
     Raises:
       AlbertError: a label is missing or not in `labels`, or is not a number that can be trained on.
     """
-    index: dict[Label, int] = {label: i for i, label in enumerate(labels)}
+    index = {label: i for i, label in enumerate(labels)}
     index |= {label_text(label): i for label, i in index.items()}
     problem = f"is not a number from {-LARGEST:g} to {LARGEST:g}"
     if labels:

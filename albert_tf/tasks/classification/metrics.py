@@ -43,9 +43,7 @@ def classification_metrics(
         )
         result |= zip(("precision", "recall", "f1"), scores)
     if number == 2:
-        deviations = labels.std() * predictions.std()
-        covariance = np.cov(labels, predictions, bias=True)[0, 1]
-        result["matthews_corr"] = covariance / deviations if deviations else 0.0
+        result["matthews_corr"] = metrics.matthews_corrcoef(labels, predictions)
     return {name: float(value) for name, value in result.items()}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, joined, short_repr
 from albert_tf.io.text_tables import Label, label_text
-from albert_tf.settings import Settings, as_plain, setting
+from albert_tf.settings import Settings, as_plain, count_setting, setting, training_setting
 from albert_tf.tasks.tables import TextColumns
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 
@@ -56,13 +56,12 @@ class ClassificationSpec(Settings):
     mean: float = 0.0
     deviation: float = 1.0
     multi_label: bool = False
-    doc_stride: int | None = setting(
+    doc_stride: int | None = count_setting(
         None,
         "Cut long texts into overlapping windows of max_seq_length: the tokens between the starts "
         "of consecutive ones. Of pairs, the second texts are cut, and each window has the first "
         "text. Each text counts the same in the training loss, and its windows share that equally; "
         "predictions and metrics are of texts. Default: none, longer texts lose their ends.",
-        minimum=1,
     )
     window_pooling: str = setting(
         MEAN,
@@ -71,21 +70,19 @@ class ClassificationSpec(Settings):
         choices=(MEAN, "max"),
         flag=None,
     )
-    best_metric: str | None = setting(
+    best_metric: str | None = training_setting(
         None,
         "The metric that selects the best weights and ends the training with "
         "early_stopping_evals. Default: accuracy; mean_average_precision for several labels per "
         "text, pearson for regression; GLUE's own for its tasks.",
         choices=(None, *dict.fromkeys(_OF_LABELS + _OF_SETS + _OF_NUMBERS)),
-        needs="do_train",
     )
-    positive_label: str | None = setting(
+    positive_label: str | None = training_setting(
         None,
         "The label that precision, recall and f1 are of. Default: with two labels, f1 is of the "
         "second one.",
-        needs="do_train",
     )
-    class_weights: str | None = setting(
+    class_weights: str | None = training_setting(
         None,
         f"{BALANCED}, or name:weight,... by label (others have 1): the loss of each training "
         "example is multiplied by the weight of its label, divided by the mean weight of all "
@@ -94,7 +91,6 @@ class ClassificationSpec(Settings):
         "the loss of a label is multiplied by its weight in the texts that have it, and by 1 in "
         f"the others; {BALANCED}: the number of texts without it by that of texts with it. Metrics "
         "are not weighted.",
-        needs="do_train",
     )
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from albert_tf.tasks.tables import TextExample, write_table
 from albert_tf.tasks.windows import text_windows
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Tensors
+from albert_tf.training.task import Arrays, Batch, Metrics, Tensors
 from albert_tf.weights.run_folder import RunFolder
 
 #: Labels in the summary of a data set.
@@ -197,7 +197,7 @@ class TextClassificationTask(ChoiceTask):
             answers = self.pooled(outputs["logits"], data.texts)
         return {name: values.numpy() for name, values in answers.items()}
 
-    def metrics(self, outputs: Arrays, examples: TextSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: TextSet) -> Metrics:
         """See `classification_metrics`, `multi_label_metrics` and `regression_metrics`.
 
         Without thresholds, those are used that are best for these examples.

@@ -40,7 +40,7 @@ class TextEmbedder(FineTunedModel):
     """
 
     task_class = EmbeddingTask
-    _index: tuple[Sequence[str], np.ndarray] | None = None
+    _index = None
 
     def embed(self, texts: Sequence[str], batch_size: int | None = None) -> np.ndarray:
         """Returns the vectors of texts, float32 [texts, H]; of length 1, unless it was trained so.

@@ -19,7 +19,7 @@ from albert_tf.modeling.encoder import INPUTS, AlbertEmbedder
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read_embedding
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, JointTask, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, JointTask, Metrics, Tensors, correct
 from albert_tf.weights.pretrained_model import unit
 from albert_tf.weights.run_folder import RunFolder
 
@@ -125,7 +125,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
         """Returns `embedding`, see `vectors`."""
         return {"embedding": self.vectors(model, batch)}
 
-    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: ExampleSet) -> Metrics:
         """Returns how well cosines order scored pairs, or find the second texts of pairs.
 
         Of scored pairs: `spearman` and `pearson`, the correlations of cosines and scores. Of pairs:
@@ -165,12 +165,12 @@ class EmbeddingTask(JointTask, FineTuningTask):
 
 def _ranks(queries: np.ndarray, passages: np.ndarray, texts: Sequence[str]) -> np.ndarray:
     """Returns the rank of each query's passage among the passages with distinct texts, int [n]."""
-    places: dict[str, int] = {}
+    places = {}
     own = np.array([places.setdefault(text, len(places)) for text in texts])
     _, chosen = np.unique(own, return_index=True)
     ranks = []
     for begin in range(0, len(queries), _CHUNK):
         cosines = queries[begin : begin + _CHUNK] @ passages[chosen].T
         right = np.take_along_axis(cosines, own[begin : begin + _CHUNK, None], axis=1)
-        ranks.append(1 + (cosines > right).sum(axis=1))
+        ranks.append((cosines >= right).sum(axis=1))
     return np.concatenate(ranks)

@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from absl import flags
 
+from albert_tf.cli.flags import FLAGS
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
@@ -21,8 +21,6 @@ from albert_tf.tasks.glue.tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.runner import Examples, run
 from albert_tf.tasks.tables import TextExample, read_texts
 from albert_tf.training.cluster import output_lock
-
-FLAGS = flags.FLAGS
 
 
 def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]:
@@ -98,7 +96,7 @@ def run_all(data_dir: str, output_dir: str) -> None:
     for task in tasks:
         read_examples(task, shared.requested(), data_dir)  # Shows errors before hours of training.
     folders = {task.name: os.path.join(output_dir, task.name) for task in tasks}
-    results: dict[str, Mapping[str, float]] = {}
+    results = {}
     diverged = []
     # All at once, so that none turns out to be in use after others were trained.
     with output_lock(FLAGS.strategy, *(folders.values() if FLAGS.do_train else ())):

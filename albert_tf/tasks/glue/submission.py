@@ -56,7 +56,7 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
       AlbertError: predictions are missing, incomplete or damaged, or several runs predict a test
         set; or the output exists or is one of them. Nothing is written then.
     """
-    predictions: dict[str, str] = {}
+    predictions = {}
     for path in itertools.chain(*map(find_predictions, run_dirs)):
         name = os.path.basename(path)
         if (other := predictions.setdefault(name, path)) != path and name in TEST_SETS:

@@ -8,16 +8,15 @@ classifier_utils (its processors); gluebenchmark.com for submissions and scores.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from albert_tf.tasks.tables import TextColumns
 
 
-@dataclasses.dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """One file of a task.
 
     Attributes:
@@ -36,8 +35,7 @@ class Split:
     rows: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class GlueTask:
+class GlueTask(NamedTuple):
     """One GLUE task.
 
     Attributes:

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import string
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -15,10 +16,12 @@ from albert_tf.io import files, storage
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_tables import Rows, not_empty, read_rows
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, count_setting
 from albert_tf.tasks.tables import with_distinct_ids
 from albert_tf.tokenization.tokenizer import checked_text
 
+#: Of the options, in their order.
+LETTERS = string.ascii_uppercase
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
 #: Questions evaluated together; each has a sequence for every choice.
@@ -58,14 +61,13 @@ class MultipleChoiceSpec(Settings):
       AlbertError: a value is out of range.
     """
 
-    max_seq_length: int = setting(
-        512, "Maximum length of a sequence in tokens; the text is cut to fit.", minimum=1
+    max_seq_length: int = count_setting(
+        512, "Maximum length of a sequence in tokens; the text is cut to fit."
     )
-    max_qa_length: int | None = setting(
+    max_qa_length: int | None = count_setting(
         None,
         "Maximum length of question and option together, in tokens; the beginning of longer ones "
         "is cut off. Default: 128, or half of the maximum sequence length if that is less.",
-        minimum=1,
     )
 
     def __post_init__(self) -> None:
@@ -79,11 +81,6 @@ class MultipleChoiceSpec(Settings):
                 f"`max_qa_length`={self.max_qa_length} does not fit: with max_seq_length="
                 f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
             )
-
-
-def letter(index: int) -> str:
-    """Returns the letter of an option: A for 0."""
-    return chr(ord("A") + index)
 
 
 def read_race(data_dir: str, split: str) -> list[MultipleChoiceExample]:
@@ -141,7 +138,7 @@ def row_questions(rows: Rows) -> list[MultipleChoiceExample]:
     Raises:
       AlbertError: a row is malformed, the numbers of options differ, or an id occurs twice.
     """
-    examples: list[MultipleChoiceExample] = []
+    examples = []
     number = 0
     for where, row in rows:
         if "context" not in row and "question" not in row:
@@ -200,10 +197,10 @@ def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
         raise AlbertError(f"{where} has a 'label' and an 'answer'; give one of them.")
     if not given:
         return None
-    names = {name: i for i in range(choices) for name in (letter(i), str(i))}
+    names = {name: i for i in range(choices) for name in (LETTERS[i], str(i))}
     if str(given[0]) not in names:
         raise AlbertError(
             f"{where}: the label {short_repr(given[0])} is not one of 0 to {choices - 1} or A to "
-            f"{letter(choices - 1)}."
+            f"{LETTERS[choices - 1]}."
         )
     return names[str(given[0])]

@@ -17,16 +17,16 @@ from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.tasks.fine_tuning_task import ChoiceTask, ExampleSet, choice_loss
 from albert_tf.tasks.multiple_choice.data import (
     EVAL_BATCH_SIZE,
+    LETTERS,
     RACE_GROUPS,
     MultipleChoiceExample,
     MultipleChoiceSpec,
-    letter,
     read_questions,
 )
 from albert_tf.tasks.tables import write_table
 from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays
+from albert_tf.training.task import Arrays, Metrics
 from albert_tf.weights.run_folder import RunFolder
 
 
@@ -79,7 +79,7 @@ class MultipleChoiceTask(ChoiceTask):
                 )
         spec, choices = self.spec, len(examples[0].options)
 
-        def cut(text: list[int], end: list[int]) -> tuple[list[int], list[int]]:
+        def cut(text, end) -> tuple[list[int], list[int]]:
             end = end[-spec.max_qa_length :]
             return text[: spec.max_seq_length - 3 - len(end)], end
 
@@ -98,8 +98,8 @@ class MultipleChoiceTask(ChoiceTask):
     def write_predictions(self, data: ExampleSet, outputs: Arrays, folder: RunFolder) -> None:
         """Writes predictions.tsv, and predict_results.json: {} if a question has no label."""
         examples, probabilities = data.examples, outputs["probabilities"]
-        letters = map(letter, range(probabilities.shape[1]))
-        write_table(folder, data.name, examples, probabilities, [*letters])
+        letters = LETTERS[: probabilities.shape[1]]
+        write_table(folder, data.name, examples, probabilities, letters)
         labelled = all(example.label is not None for example in examples)
         results = self.metrics(outputs, data) if labelled else {}
         files.write_json(folder.file("predict_results.json"), results)
@@ -110,7 +110,7 @@ class MultipleChoiceTask(ChoiceTask):
         """Builds the encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate, dtype)
 
-    def metrics(self, outputs: Arrays, examples: ExampleSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: ExampleSet) -> Metrics:
         """Returns the metrics of labelled questions, and those of guessing.
 
         These are `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean

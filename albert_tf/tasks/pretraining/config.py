@@ -9,7 +9,7 @@ import dataclasses
 from albert_tf.data.masking import MAX_NGRAM
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import scaled_learning_rate
-from albert_tf.settings import ABOVE_0, setting, with_default
+from albert_tf.settings import ABOVE_0, count_setting, setting, training_setting, with_default
 from albert_tf.training.specs import FLOAT32, RunConfig
 
 #: Settings that `time_budget` plans.
@@ -54,49 +54,43 @@ class PretrainingConfig(RunConfig):
         "the initial checkpoint.",
         path=True,
     )
-    max_seq_length: int | None = setting(
+    max_seq_length: int | None = count_setting(
         None,
         "Read compact records at this length. Shorter sequences are random parts of their text, "
         "without sentence order. Default: the length of the records, which masked records must "
         "have.",
-        minimum=1,
     )
-    masked_lm_prob: float | None = setting(
+    masked_lm_prob: float | None = training_setting(
         None,
         "Share of the tokens to predict when training on compact records. Default: the one they "
         "were built for. Held-out records are not affected.",
         minimum=0.01,
         maximum=1,
-        needs="do_train",
     )
-    ngram: int | None = setting(
+    ngram: int | None = training_setting(
         None,
         "Most words of a masked span when training on compact records. Default: the one they were "
         "built for.",
         minimum=1,
         maximum=MAX_NGRAM,
-        needs="do_train",
     )
-    neighbor_attention: bool = setting(
+    neighbor_attention: bool = training_setting(
         False,
         "Two heads of the first layer start with the previous and the next token, so that small "
         "models learn context sooner. For random weights.",
-        needs="do_train",
     )
-    num_train_steps: int = setting(125000, "Training steps.", minimum=1, needs="do_train")
-    eval_every_steps: int | None = setting(
+    num_train_steps: int = training_setting(125000, "Training steps.", minimum=1)
+    eval_every_steps: int | None = count_setting(
         None,
         "Steps between evaluations during training. Default: evaluate at the end only.",
-        minimum=1,
         needs="do_eval",
     )
-    max_eval_steps: int = setting(
+    max_eval_steps: int = count_setting(
         100,
         "Maximum number of batches per evaluation. If they are not all of the data, results have "
         "its evaluated_share.",
-        minimum=1,
     )
-    time_budget: float | None = setting(
+    time_budget: float | None = training_setting(
         None,
         "Train for about so many minutes on this machine. Plans batch, steps and learning rate "
         "from the measured speed; a resumed run keeps its plan. Small models learn more in the "
@@ -105,7 +99,6 @@ class PretrainingConfig(RunConfig):
         "Measured in runs of 36 minutes and, with all layers from the start, of up to two hours; "
         "longer runs are possible.",
         minimum=ABOVE_0,
-        needs="do_train",
     )
 
     DECISIVE = (*RunConfig.DECISIVE, "time_budget")

@@ -22,7 +22,7 @@ from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, Metrics, Task, Tensors, correct
 from albert_tf.weights.model_files import load_config
 
 #: Added to the sum of weights that divides the masked LM loss, as in the TF1 release.
@@ -120,7 +120,7 @@ class PretrainingTask(Task):
             "next_sentence_labels": tf.reshape(labels, [-1]),
         }
 
-    def metrics(self, outputs: Arrays, examples: object = None) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: object = None) -> Metrics:
         """Returns the entries of `means` over a whole data set, and those of constant answers.
 
         `masked_lm_majority` is the accuracy of always predicting the most frequent piece,

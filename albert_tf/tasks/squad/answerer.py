@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from albert_tf.io.text_tables import data_rows
 from albert_tf.tasks.fine_tuned import FineTunedModel, each_of, is_list
@@ -14,8 +14,7 @@ from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.windows import extract_answers
 
 
-@dataclasses.dataclass(frozen=True)
-class FoundAnswer:
+class FoundAnswer(NamedTuple):
     """An answer in its context.
 
     Attributes:

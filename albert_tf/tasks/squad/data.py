@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.text_tables import Rows, read_rows
-from albert_tf.settings import Settings, setting
+from albert_tf.settings import Settings, count_setting, setting, training_setting
 from albert_tf.tasks.tables import with_distinct_ids
 
 #: The files of answers: the best ones, lists of the best, and null odds.
@@ -51,31 +51,26 @@ class SquadSpec(Settings):
         context.
     """
 
-    version: str = setting(
+    version: str = training_setting(
         help="Version of SQuAD. 2.0 has unanswerable questions. Default: 2.0 if there are such in "
         "the training data.",
         choices=("1.1", "2.0"),
-        needs="do_train",
     )
-    n_best_size: int = setting(
-        20, "Answers per question in nbest_predictions.json.", minimum=1, maximum=1000
+    n_best_size: int = count_setting(
+        20, "Answers per question in nbest_predictions.json.", maximum=1000
     )
-    max_answer_length: int = setting(
-        30, "Maximum answer length in tokens.", minimum=1, maximum=1 << 16
-    )
+    max_answer_length: int = count_setting(30, "Maximum answer length in tokens.", maximum=1 << 16)
     plain_head: bool = setting(False, "2.0: the head of 1.1, which Hugging Face has.", flag=None)
-    start_n_top: int = setting(5, "2.0: starts in the beam.", minimum=1, maximum=32, flag=None)
-    end_n_top: int = setting(
-        5, "2.0: ends in the beam for each start.", minimum=1, maximum=1000, flag=None
+    start_n_top: int = count_setting(5, "2.0: starts in the beam.", maximum=32, flag=None)
+    end_n_top: int = count_setting(
+        5, "2.0: ends in the beam for each start.", maximum=1000, flag=None
     )
-    max_seq_length: int = setting(
-        384, "Maximum length of question and window, in tokens.", minimum=1
+    max_seq_length: int = count_setting(384, "Maximum length of question and window, in tokens.")
+    doc_stride: int = count_setting(
+        128, "Tokens between the starts of consecutive windows of a long text."
     )
-    doc_stride: int = setting(
-        128, "Tokens between the starts of consecutive windows of a long text.", minimum=1
-    )
-    max_query_length: int = setting(
-        64, "Maximum question length in tokens; longer ones are truncated.", minimum=1
+    max_query_length: int = count_setting(
+        64, "Maximum question length in tokens; longer ones are truncated."
     )
 
     @property
@@ -174,8 +169,8 @@ def row_questions(rows: Rows) -> list[Question]:
     Raises:
       AlbertError: an id occurs twice.
     """
-    questions: list[Question] = []
-    contexts: dict[str, str] = {}
+    questions = []
+    contexts = {}
     for place, row in rows:
         id_ = str(row.get("id", len(questions)))
         where = f"{place} (question {id_})"

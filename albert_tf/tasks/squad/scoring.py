@@ -87,7 +87,7 @@ def score(
     else:
         answerable = _answerable(questions)
         groups |= {"HasAns_": answerable, "NoAns_": ~answerable}
-    result: dict[str, float] = {}
+    result = {}
     for prefix, chosen in groups.items():
         if total := int(chosen.sum()):
             for name, values in columns.items():

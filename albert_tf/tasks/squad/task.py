@@ -42,7 +42,7 @@ from albert_tf.tasks.squad.data import (
 from albert_tf.tasks.squad.scoring import score_answers
 from albert_tf.tasks.squad.windows import WindowedQuestions, extract_answers, make_windows
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, Metrics, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
 
 #: The name of the threshold, and of the metric that finds it.
@@ -80,7 +80,7 @@ class SquadTask(FineTuningTask):
     read, learned = staticmethod(read_squad), staticmethod(squad_settings)
     prediction_files = FILES
     constant_answers: ClassVar = {"f1": "all_null_f1"}
-    left_out: Sequence[str] = ()
+    left_out = ()
 
     @property
     def best_metric(self) -> str:
@@ -236,7 +236,7 @@ class SquadTask(FineTuningTask):
             found["null_odds"] = no_answer - start_scores[:, 0] - end_scores[:, 0]
         return found
 
-    def metrics(self, outputs: Arrays, examples: QuestionSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: QuestionSet) -> Metrics:
         """See `score_answers`; without a threshold, uses the best one for these questions."""
         answers = extract_answers(examples.asked, outputs, self.spec)
         threshold = self.answer_threshold if self.thresholds else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -175,7 +174,7 @@ def extract_answers(asked: WindowedQuestions, outputs: Arrays, spec: SquadSpec) 
     ids = [question.id for question in asked.questions]
     answers = {}
     for i, (begin, end) in enumerate(zip(bounds, bounds[1:])):
-        nbest: dict[str, dict[str, Any]] = {}
+        nbest = {}
         for span in order[begin:end]:
             text, start, stop = asked.text(i, first[span], last[span])
             entry = {"text": text, "start": start, "end": stop, "score": float(score[span])}

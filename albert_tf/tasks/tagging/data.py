@@ -113,7 +113,7 @@ def entities(tags: Sequence[str], spec: TaggingSpec, form: str = ".+") -> set[tu
     Returns:
       The words [first, end) of each, and its label.
     """
-    found: list[list[Any]] = []
+    found = []
     before = OUTSIDE, ""
     for number, kind in enumerate(map(spec.kind, tags)):
         prefix, label = kind
@@ -147,7 +147,7 @@ def read_tagged(data: Any, name: str = "") -> list[TaggedText]:
 
 def _sentences(path: str) -> Rows:
     """Yields the sentences of a file with columns as rows."""
-    words: list[list[str]] = []
+    words = []
     for number, line in enumerate(itertools.chain(read_lines(path), [""]), start=1):
         columns = line.strip().split("\t" if "\t" in line.strip() else None)
         if columns and columns[0] != "-DOCSTART-":

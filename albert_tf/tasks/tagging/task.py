@@ -32,7 +32,7 @@ from albert_tf.tasks.tagging.data import (
 from albert_tf.tasks.windows import Windows, cut_windows, shows_most
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, Metrics, Tensors, correct
 from albert_tf.weights.run_folder import RunFolder
 
 #: Less than half a unit of any count of words in float32.
@@ -140,7 +140,7 @@ class TaggingTask(FineTuningTask):
         padding = [[0, 0], [0, tf.maximum(self.spec.max_seq_length - tf.shape(tags)[1], 0)]]
         return {name: tf.pad(value, padding) for name, value in outputs.items()}
 
-    def metrics(self, outputs: Arrays, examples: TaggedSet) -> dict[str, float]:
+    def metrics(self, outputs: Arrays, examples: TaggedSet) -> Metrics:
         """Returns precision, recall and F1 of entities, overall and by label, and token accuracy.
 
         Those of `conlleval`; the ones named strict are of seqeval's strict mode, see `entities`.
@@ -182,7 +182,7 @@ def place_words(pieces: tf.RaggedTensor, spec: TaggingSpec) -> tuple[Windows, tf
 
 def tagging_metrics(
     gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], spec: TaggingSpec
-) -> dict[str, float]:
+) -> Metrics:
     """Computes the metrics of tags of the words of texts; see `TaggingTask.metrics`."""
     metrics = {}
     for prefix, form in (("", ".+"), ("strict_", spec.strict_form)):
