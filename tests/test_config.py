@@ -201,9 +201,9 @@ def test_inconsistent_values_are_refused(change, message):
 
 def test_layers_are_assigned_to_groups_as_in_the_official_code():
     config = dataclasses.replace(BASE, num_hidden_groups=5)
-    assert [config.attention_group(n) for n in range(12)] == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4]
+    assert [config.group(n, "attention") for n in range(12)] == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4]
     config = dataclasses.replace(BASE, num_hidden_layers=22, num_hidden_groups=22)
-    assert config.ffn_group(15) == 14
+    assert config.group(15, "ffn") == 14
 
 
 @pytest.mark.parametrize("layers", [None, 3, 4, 7, 11])
@@ -211,7 +211,7 @@ def test_fewer_layers_of_a_model_have_the_same_groups(layers):
     config = dataclasses.replace(BASE, num_hidden_groups=3)
     shallow = config.with_layers(layers)
     assert shallow == dataclasses.replace(config, num_hidden_layers=layers or 12)
-    groups = [shallow.attention_group(layer) for layer in range(layers or 12)]
+    groups = [shallow.group(layer, "attention") for layer in range(layers or 12)]
     assert groups == sorted(groups) and set(groups) == {0, 1, 2}
     assert shallow.count_parameters() == config.count_parameters()
 

@@ -58,6 +58,7 @@ def test_pairs_are_learned_found_and_written(tmp_path, run_script):
     embedder = albert_tf.TextEmbedder.load(folder / "run")
     np.testing.assert_allclose(embedder.embed(texts), vectors, atol=1e-5)
     assert embedder.embed([]).shape == (0, 32)
+    assert embedder.evaluate(folder / "eval.jsonl")["mrr"] == 1
     with pytest.raises(AlbertError, match="index"):
         embedder.search("seaa")
     embedder.index([" ".join(topic[:3]) for topic in TOPICS])

@@ -138,7 +138,7 @@ def read_task(folder: str) -> dict[str, Any]:
     found = {"max_seq_length": 512, **head.settings, **modules}
     longest = read_config(path).max_position_embeddings
     found["max_seq_length"] = min(found["max_seq_length"], longest)
-    if (ours := values.get(_OURS, {})).get("task") == task:
+    if (ours := values.get(_OURS) or {}).get("task") == task:
         found |= ours
     if head.outputs:
         named = values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}

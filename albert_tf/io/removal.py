@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that deletes files: what may be deleted, and where the rest goes.
+"""The only module that deletes files, besides `locks` its lock file: what, and where the rest goes.
 
 - Temporary files: a name that `temporary_name` made, for this process or with the id of the run or
   output that this process has locked (`own_temporaries`).

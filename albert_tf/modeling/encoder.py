@@ -262,10 +262,10 @@ class AlbertEncoder(AlbertModel):
         if select is not None:
             shape[:2] = dimension(mask, 0), -1
         outputs.append(tf.reshape(last, shape))
-        pooled = tf.cast(self.pooler(outputs[-1][:, 0]), tf.float32)
+        pooled_output = tf.cast(self.pooler(outputs[-1][:, 0]), tf.float32)
         return {
             "sequence_output": outputs[-1],
-            "pooled_output": tf.tanh(pooled),
+            "pooled_output": tf.tanh(pooled_output),
             "encoder_outputs": outputs,
         }
 
@@ -300,7 +300,8 @@ def pooled(
 class AlbertEmbedder(AlbertModel):
     """One vector for each text, see `pooled`.
 
-    Called with the encoder's dict, int32 [B, S]. Returns a dict: `embedding` float32 [B, H].
+    Called with the encoder's dict, int32 [B, S], whose `input_mask` it needs. Returns a dict:
+    `embedding` float32 [B, H].
 
     Args:
       config: the architecture.

@@ -63,7 +63,7 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
       name: a path; an archive, which is unpacked into a temporary folder; the name of a bundled
         model or of an archive of the TF1 release; a Hugging Face id (OWNER/NAME, @REVISION may
         follow, hf:// may precede it); the URL of an archive (#sha256=… may follow); a handle of
-      TF-Hub or Kaggle.
+        TF-Hub or Kaggle.
       what: what the name stands for, for errors.
       weights: whether the weights are needed, and not only the vocabulary.
 

@@ -45,7 +45,7 @@ def define_flags() -> None:
         "export_type", None, ["model", "model_with_mlm", "preprocessing"], "model: the encoder; "
         "model_with_mlm: with the pretraining heads, as .mlm; preprocessing: the "
         "tokenizer and packing of inputs. Default: the whole model, which reads text if it was "
-        "fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
+        "fine-tuned.",
     )  # fmt: skip
     flags.DEFINE_bool(
         "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: as in "
@@ -53,8 +53,8 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_enum(
         "format", "saved_model", ["saved_model", "tflite", "onnx"], "tflite: TensorFlow Lite; "
-        "onnx: ONNX, which needs the extra `onnx`. Both are for encoders, classifiers and "
-        "taggers, and take token ids instead of text.",
+        "onnx: ONNX, which needs the extra `onnx`. Both are for encoders, classifiers, "
+        "taggers and embedders, and take token ids instead of text.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "precision", FLOAT32, [FLOAT32, BFLOAT16, "int8"], "mixed_bfloat16: a SavedModel computes "

@@ -32,7 +32,8 @@ class FineTunedModel:
     Args:
       task: the task of the model, of `task_class`, which each class has.
       model: with its weights.
-      output_dir: holds the model, or those of several seeds; only `export` needs it.
+      output_dir: holds the model, or those of several seeds; `metrics`, `history` and `export` need
+        it.
     """
 
     def __init__(self, task: FineTuningTask, model: AlbertModel, output_dir: str = "") -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -117,7 +116,7 @@ def test_questions_are_answered(albert, fine_tuned, tmp_path):
     assert done.stdout == expected.summary() + "\n"
     assert f"(probability {expected.probability:.3f}, characters " in done.stdout
     done = albert("answer", folder, "w1 w2", "--json", stdin=context.encode()).ok()
-    assert json.loads(done.stdout) == dataclasses.asdict(expected)
+    assert json.loads(done.stdout) == expected._asdict()
     (tmp_path / "rows.csv").write_text("id,question,context\na,w1 w2,w3 w4\nb,w1,\n")
     found = QuestionAnswerer.load(folder).answer(["w1 w2", "w1"], ["w3 w4", ""])
     assert found[0].text and not found[1].text
@@ -125,7 +124,7 @@ def test_questions_are_answered(albert, fine_tuned, tmp_path):
     summaries = [answer.summary() for answer in found]
     assert albert(*given).ok().stdout == "w1 w2\n{}\nw1\n{}\n".format(*summaries)
     first, second = json_lines(albert(*given, "--json").ok().stdout)
-    assert first == {"id": "a", "question": "w1 w2", **dataclasses.asdict(found[0])}
+    assert first == {"id": "a", "question": "w1 w2", **found[0]._asdict()}
     assert second["id"] == "b"
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import warnings
 
@@ -68,7 +67,7 @@ def test_masks_are_filled(albert, model):
     (row,) = json_lines(albert("fill-mask", MODEL, MASKED, "--top_k=3", "--json").ok().stdout)
     assert row["text"] == MASKED
     for printed, filled in zip(row["filled"], expected):
-        assert {**printed, "words": tuple(printed["words"])} == dataclasses.asdict(filled)
+        assert {**printed, "words": tuple(printed["words"])} == filled._asdict()
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_parts_that_are_not_shared_have_a_group_per_layer(small_config, sharing,
 def test_a_group_that_no_layer_uses_has_no_weights(small_config):
     # In floating point layer 15 of 22 falls into group 14, and nothing is left for group 15.
     config = dataclasses.replace(small_config, num_hidden_layers=22, num_hidden_groups=22)
-    used = sorted({config.attention_group(layer) for layer in range(22)})
+    used = sorted({config.group(layer, "attention") for layer in range(22)})
     assert 15 not in used
     assert groups(config, "/attention_1/") == groups(config, "/ffn_1/") == used
 

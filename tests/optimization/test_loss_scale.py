@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -42,19 +41,9 @@ def test_the_scale_halves_at_once_and_doubles_after_good_steps_in_a_row(start):
 
 def test_the_scale_stays_between_1_and_its_limit(start):
     scale = start(4.0, 1)
-    assert scale.can_shrink
     assert scales(scale, [False] * 4) == [2, 1, 1, 1]
-    assert not scale.can_shrink
     assert scales(scale, [True, True]) == [2, 4]
     assert max(scales(scale, [True] * 40)) == MAX_SCALE == float(scale.value)
-
-
-@pytest.mark.parametrize("exponent", [0, 15, 24])
-def test_scaling_and_unscaling_change_no_bit(exponent, start):
-    scale = start(2.0**exponent)
-    values = tf.random.stateless_normal([1000], seed=[1, 2]) * 1e-6
-    (result,) = scale.unscaled([scale.scaled(values)])
-    np.testing.assert_array_equal(result, values)
 
 
 def test_small_gradients_survive_float16_only_with_the_scale(start):
@@ -64,9 +53,8 @@ def test_small_gradients_survive_float16_only_with_the_scale(start):
         weight = tf.Variable(1.0)
         with tf.GradientTape() as tape:
             loss = tf.cast(tf.cast(weight, tf.float16), tf.float32) * 1e-9
-            loss = scale.scaled(loss)
-        (result,) = scale.unscaled([tape.gradient(loss, weight)])
-        return float(result)
+            loss *= scale.value
+        return float(tape.gradient(loss, weight) / scale.value)
 
     assert gradient(LossScale()) == pytest.approx(1e-9, rel=2e-3)
     assert gradient(start(1.0)) == 0

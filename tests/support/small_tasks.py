@@ -34,7 +34,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
-from albert_tf.weights.run_folder import RunFolder
+from albert_tf.weights.run_folder import BestRecord, RunFolder
 from tests.support.builders import vocabulary, write_vocabulary
 from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 
@@ -198,4 +198,5 @@ def write_best(model: AlbertModel, folder: Path) -> None:
     """Changes a model's weights at random and writes them as the best of an output directory."""
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
-    CheckpointStore(RunFolder(str(folder)), model.named_weights(), {}, 1).save_best(1, "x", 1.0)
+    store = CheckpointStore(RunFolder(str(folder)), model.named_weights(), {}, 1)
+    store.save_best(BestRecord(1, "x", 1.0, "ckpt-1"))

@@ -18,7 +18,7 @@ from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.weights.load import load_weights
-from albert_tf.weights.run_folder import RunFolder, find_checkpoint
+from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
 from tests.training.runs import saved_steps
 
@@ -89,7 +89,7 @@ def saved(tmp_path_factory):
     run = Run(folder)
     run.save(10)
     run.go_to(15)
-    run.store.save_best(15, "accuracy", 0.5)
+    run.store.save_best(BestRecord(15, "accuracy", 0.5, "ckpt-15"))
     run.save(20, 30)
     return folder
 
@@ -255,7 +255,7 @@ def test_damaged_best_weights_are_renamed_by_training_and_refused_by_others(
     aside = f"They are now in {folder}/best.damaged; the next evaluation is the best."
     assert aside in capsys.readouterr().out
     assert files_below(folder / "best.damaged") == before
-    run.store.save_best(35, "accuracy", 0.1)
+    run.store.save_best(BestRecord(35, "accuracy", 0.1, "ckpt-35"))
     assert find_checkpoint(str(folder)) == str(folder / "best/ckpt-35")
     assert files_below(folder / "best.damaged") == before
 
@@ -271,7 +271,7 @@ def test_a_changed_value_of_the_best_evaluation_is_noticed(folder, capsys):
 def test_the_next_best_weights_replace_the_former_ones_and_nothing_else(folder):
     (folder / "best/ckpt-15.index.mine").touch()
     run = restored(folder)
-    run.store.save_best(25, "accuracy", 0.6)
+    run.store.save_best(BestRecord(25, "accuracy", 0.6, "ckpt-25"))
     names = sorted(p.name for p in (folder / "best").iterdir())
     new = ["best.json", "ckpt-15.index.mine", "ckpt-25.data-00000-of-00001", "ckpt-25.index"]
     assert names == new
@@ -307,7 +307,7 @@ def store_of(folder, weights):
 def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
     weights = variables(1)
     store = store_of(tmp_path, weights)
-    store.save_best(3, "accuracy", 0.5)
+    store.save_best(BestRecord(3, "accuracy", 0.5, "ckpt-3"))
     weights["bert/a/kernel"].assign(tf.fill([2, 3], 9.0))
     store.save(7)
     assert find_checkpoint(str(tmp_path)).endswith("best/ckpt-3")

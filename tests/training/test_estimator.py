@@ -42,7 +42,7 @@ def uninterrupted(tmp_path_factory, make):
     """The folder and the weights of a finished run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     estimator, spec, _ = make(folder)
-    estimator.train(spec)
+    estimator.train_and_evaluate(spec)
     return folder, weights_of(estimator)
 
 
@@ -56,11 +56,11 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(
     monkeypatch.setattr(albert_tf.training.run, "LOOP_SECONDS", loop_seconds)
     estimator, spec, _ = make(tmp_path)
     with pytest.raises(tf.errors.OpError):
-        estimator.train(interrupted_at(spec, 9, fail))
+        estimator.train_and_evaluate(interrupted_at(spec, 9, fail))
     with open(tmp_path / "metrics.jsonl", "a") as f:
         f.write('{"step": 9, "spl')  # A line cut off by the crash.
     resumed, spec, _ = make(tmp_path)
-    resumed.train(spec)
+    resumed.train_and_evaluate(spec)
     assert_same(weights_of(resumed), uninterrupted[1])
     steps = [entry["step"] for entry in logged(tmp_path)]
     assert steps == [entry["step"] for entry in logged(uninterrupted[0])] and steps[-1] == STEPS

@@ -72,7 +72,7 @@ def label_set(examples: Sequence[TextExample], order: Sequence[str] = ()) -> tup
       AlbertError: there are fewer than two labels, and no text may have several.
     """
     by_text = {label_text(label): label for x in examples for label in own_labels(x)}
-    if len(by_text) < 2 and not isinstance(examples[0].label, tuple):
+    if len(by_text) < 2 and not any(isinstance(x.label, tuple) for x in examples):
         raise AlbertError(
             f"The training examples ({len(examples):,}) all have the label "
             f"{short_repr(*by_text.values())}; at least two labels are needed."

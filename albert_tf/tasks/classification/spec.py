@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -151,7 +152,10 @@ class ClassificationSpec(Settings):
         form = r"(.+?):(\d*\.?\d+(?:e[-+]?\d+)?)(?:,|$)"
         given = {label: float(weight) for label, weight in re.findall(form, text)}
         is_given = re.fullmatch(f"(?:{form})+", text) and given.keys() <= {*names}
-        if not names or not (text == BALANCED or (is_given and min(given.values()) > 0)):
+        if not names or not (
+            text == BALANCED
+            or (is_given and 0 < min(given.values()) <= max(given.values()) < math.inf)
+        ):
             raise AlbertError(
                 f"`class_weights`={short_repr(text)} must be {BALANCED} or name:weight,... with "
                 f"numbers above 0 for the labels {joined(names)}."

@@ -43,7 +43,7 @@ class TextEmbedder(FineTunedModel):
     _index = None
 
     def embed(self, texts: Sequence[str], batch_size: int | None = None) -> np.ndarray:
-        """Returns the vectors of texts, float32 [texts, H]; of length 1, unless it was trained so.
+        """Returns the vectors of texts, float32 [texts, H]; of length 1 if trained to `normalize`.
 
         Texts are computed in batches of similar lengths, `batch_size` at a time if it is given.
 

@@ -136,6 +136,11 @@ class SquadTask(FineTuningTask):
             labels = asked.labels(spans)
             if version == "1.1":
                 rows = np.flatnonzero(labels[:, 0])
+            if not len(rows):
+                raise AlbertError(
+                    "No window of the training data holds a whole answer; increase "
+                    "`max_seq_length`."
+                )
             columns = dict(zip(LABELS, labels[rows].T))
         first = asked.windows.context_start
         made = ((asked.sequence(row, self.tokenizer), first[row]) for row in rows)

@@ -123,6 +123,7 @@ def test_precision_recall_and_f1_are_of_the_positive_label(make_task):
         ("xy", {"positive_label": "z"}, "`positive_label`='z' must be one of the labels x, y"),
         ("xy", {"class_weights": "x:2,z:1"}, "`class_weights`='x:2,z:1' must be balanced or name:"),
         ("xy", {"class_weights": {"x": 0}}, "'x:0' must be .* with numbers above 0"),
+        ("xy", {"class_weights": "x:1e999"}, "'x:1e999' must be .* with numbers above 0"),
         ("", {"class_weights": "balanced"}, "for the labels none"),
     ],
 )

@@ -129,6 +129,7 @@ def test_collapsed_vectors_are_noticed(task):
     note = task.constant_answer_note(task.metrics({"embedding": 1 + 0.01 * other}, data))
     assert "collapsed" in note and "1.00" in note
     assert task.constant_answer_note(task.metrics({"embedding": other}, data)) is None
+    assert task.metrics({"embedding": np.ones([3, 2, 8])}, data)["recall_at_1"] == 0
 
 
 @pytest.mark.parametrize(

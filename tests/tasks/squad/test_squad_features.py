@@ -70,6 +70,8 @@ def test_labels_of_windows_with_and_without_the_answer(build, ask, answer, versi
     columns, data = build(questions, version=version)
     assert labels(columns) == expected
     assert ("1 more without the answer left out" in data.summary) == (len(expected) == 1)
+    with pytest.raises(AlbertError, match="No window of the training data holds a whole answer"):
+        build([ask("a b c d e f", "b c d e", question="j")], version="1.1")
 
 
 def test_unanswerable_questions_point_at_cls(build, ask):
