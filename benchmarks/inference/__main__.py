@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast models answer: one text and batches, in every way, beside other libraries.
 
-  python -m benchmarks.inference run --peer_python=.venv-peers/torch/bin/python \\
+  python -m benchmarks.inference --peer_python=.venv-peers/torch/bin/python \\
     --output_dir=runs/inference
-  python -m benchmarks.inference table --output_dir=runs/inference
 
 The models are a preset's shape with random weights, saved once, and the bundled model; all ways
 have the same weights, texts and number of threads. Each way runs in a process of its own, which
@@ -28,11 +27,11 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from albert_tf.cli import script
 from albert_tf.cli.flags import define_path
 from albert_tf.errors import AlbertError
 from benchmarks.common import add_lines, describe_machine, markdown, read_lines, show_spread, spread
 from benchmarks.peers.protocol import Peer, PeerError
-from benchmarks.subcommands import run_command
 
 RESULTS_FILE = "results.jsonl"
 _OURS, _TORCH = "answers", "answers_torch"
@@ -87,6 +86,9 @@ WAYS = {
     "tflite": Way("TensorFlow Lite", _OURS, "tflite", "tflite_none"),
     "tflite_int8": Way("TensorFlow Lite int8", _OURS, "tflite", "tflite_int8"),
     "onnx_export": Way("our ONNX export, ONNX Runtime", _TORCH, "onnx_export", "onnx_export"),
+    "onnx_int8": Way("our int8 ONNX export, ONNX Runtime", _TORCH, "onnx_export", "onnx_int8"),
+    "openvino": Way("our ONNX export, OpenVINO", _TORCH, "openvino", "onnx_export"),
+    "openvino_int8": Way("our int8 ONNX export, OpenVINO", _TORCH, "openvino", "onnx_int8"),
     "onnx_classifier": Way(
         "our ONNX export of a classifier, ONNX Runtime",
         _TORCH,
@@ -101,12 +103,8 @@ WAYS = {
 }
 
 
-def _define_table_flags() -> None:
+def _define_flags() -> None:
     define_path("output_dir", None, "Folder of results.jsonl and of the models.", required=True)
-
-
-def _define_run_flags() -> None:
-    _define_table_flags()
     define_path("models", "albert_base_v2,albert_tiny_books", "Presets or models.")
     flags.DEFINE_list("shapes", ["1x32", "1x128", "32x128"], "Texts of a call x tokens of a text.")
     flags.DEFINE_list("ways", list(WAYS), f"Of {', '.join(WAYS)}.")
@@ -241,12 +239,5 @@ def _cell(line: dict[str, Any]) -> str:
     return show_spread(line["texts_per_second"], 1)
 
 
-def _table() -> None:
-    print(table(read_lines(os.path.join(FLAGS.output_dir, RESULTS_FILE))))
-
-
-#: What `script.run` takes, by the first argument.
-COMMANDS = {"run": (_run, _define_run_flags), "table": (_table, _define_table_flags)}
-
 if __name__ == "__main__":
-    run_command(COMMANDS, __doc__)
+    script.run(_run, _define_flags)

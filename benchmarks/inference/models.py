@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.id_formats import ONNX, TFLITE
 from albert_tf.export.saved_model import INT8, publish
-from albert_tf.io import files, folders
+from albert_tf.io import folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -40,7 +40,7 @@ class ModelFiles:
     Attributes:
       folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model`,
         `saved_model_bf16`, `saved_model_text` and `saved_model_text_bf16`, `tflite_none`,
-        `tflite_int8`, `onnx_export` and `onnx_classifier`.
+        `tflite_int8`, `onnx_export`, `onnx_int8` and `onnx_classifier`.
       name: a bundled model, a path that load_pretrained takes, or a preset.
     """
 
@@ -75,7 +75,8 @@ class ModelFiles:
             "tflite_none": lambda path: encoder(path, TFLITE),
             "tflite_int8": lambda path: encoder(path, TFLITE, INT8),
             "onnx_export": lambda path: encoder(path, ONNX),
-            "onnx_classifier": self._export_onnx_classifier,
+            "onnx_int8": lambda path: encoder(path, ONNX, INT8),
+            "onnx_classifier": lambda path: self._export_classifier(path, file_format=ONNX),
         }
         for file, write in writers.items():
             if file in wanted:
@@ -109,15 +110,11 @@ class ModelFiles:
                 variable.assign(weights[name])
         return task, model
 
-    def _export_classifier(self, path: str, precision: str = FLOAT32) -> None:
+    def _export_classifier(
+        self, path: str, precision: str = FLOAT32, file_format: str = SAVED_MODEL
+    ) -> None:
         task, model = self.classifier()
-        export = task_export(task, model, precision)
-        publish(export, path, {})
-
-    def _export_onnx_classifier(self, path: str) -> None:
-        task, model = self.classifier()
-        export = task_export(task, model, file_format=ONNX)
-        files.write_bytes(path, export.files["model.onnx"])
+        publish(task_export(task, model, precision, file_format=file_format), path, {})
 
     def write_inputs(self, path: str, rows: int, length: int) -> str:
         """Writes texts of `length` tokens, their ids, and the outputs that every way should have.

@@ -3,7 +3,7 @@
 """The answers of transformers and ONNX Runtime, for benchmarks.inference. See answers.py.
 
 The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype"; or
-"onnx_export" for this project's model (a folder or a file), in ONNX Runtime.
+"onnx_export" or "openvino", ONNX Runtime or OpenVINO with the folder of this project's ONNX model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     """Returns a function that answers as often as it is asked to."""
     ids = np.load(setup["inputs"])["ids"].astype(np.int64)
     arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
-    answer = (_onnx if setup["way"] == "onnx_export" else _torch)(setup, arguments)
+    answer = {"onnx_export": _onnx, "openvino": _openvino}.get(setup["way"], _torch)(
+        setup, arguments
+    )
     np.save(setup["outputs"], answer())
     return protocol.repeated(answer)
 
@@ -37,11 +39,20 @@ def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = setup["threads"]
-    path = setup["model"]
-    path = os.path.join(path, "model.onnx") if os.path.isdir(path) else path
+    path = os.path.join(setup["model"], "model.onnx")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feed = {n: value.astype(np.int32) for n, value in zip(_ONNX_INPUTS, arguments)}
     return lambda: session.run([setup["output"]], feed)[0]
+
+
+def _openvino(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
+    import openvino
+
+    options = {"INFERENCE_NUM_THREADS": setup["threads"], "INFERENCE_PRECISION_HINT": "f32"}
+    path = os.path.join(setup["model"], "model.onnx")
+    model = openvino.Core().compile_model(path, "CPU", options)
+    feed = {n: value.astype(np.int32) for n, value in zip(_ONNX_INPUTS, arguments)}
+    return lambda: model(feed)[setup["output"]]
 
 
 def _torch(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
@@ -68,4 +79,4 @@ def _torch(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable
 
 
 if __name__ == "__main__":
-    protocol.serve(build, ("torch", "transformers", "onnxruntime"))
+    protocol.serve(build, ("torch", "transformers", "onnxruntime", "openvino"))

@@ -192,9 +192,9 @@ def test_texts_must_be_a_list_of_strings(texts, message, wordpiece):
 
 @pytest.mark.parametrize("number", [-1, 10**6, 1.5, "a", None])
 def test_an_id_must_be_one_of_the_vocabulary(number, tokenizer):
-    with pytest.raises(AlbertError, match="id=.* must be an integer from 0 to"):
+    with pytest.raises(AlbertError, match=r"id=.* must be an integer from 0 to"):
         tokenizer.decode([5, number])
-    with pytest.raises(AlbertError, match="id=.* must be an integer from 0 to"):
+    with pytest.raises(AlbertError, match=r"id=.* must be an integer from 0 to"):
         tokenizer.id_to_piece(number)
     assert tokenizer.decode(np.array([5], np.int32)) == tokenizer.decode([5])
 
