@@ -25,11 +25,11 @@ def run(folder, *arguments):
 
 
 def test_ways_are_measured_once_and_have_the_outputs_of_the_python_model(tmp_path):
-    small = ("run", f"--models={MODEL}", "--shapes=2x8", "--turns=1", "--seconds=0.01")
+    small = (f"--models={MODEL}", "--shapes=2x8", "--turns=1", "--seconds=0.01")
     run(tmp_path, *small, "--ways=python")
     printed = run(tmp_path, *small, "--ways=python,saved_model")
     lines = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [found["way"] for found in lines] == ["python", "saved_model"]
     for found in lines:
         assert found["difference"] < 1e-5 and found["seconds"]["least"] > 0
-    assert run(tmp_path, "table").strip() in printed
+    assert "SavedModel, ids" in printed and "Python" in printed
