@@ -212,6 +212,7 @@ BAD_INPUT = {
         {"freeze": "encoder"},
         "--freeze=encoder keeps weights as they are in --init_checkpoint; without one they would",
     ),
+    "no column": ({"text_column": "text"}, "there are sentence, label; name one by --text_column."),
     "no file": ({"do_eval": True}, "--do_eval needs --eval_file"),
     "unknown label": (
         {"do_eval": True, "eval_file": "{folder}/odd.tsv"},

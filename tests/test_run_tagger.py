@@ -47,14 +47,17 @@ def test_names_are_learned_evaluated_and_predicted(tmp_path, run_script):
     write_tokenizer(folder, WORDS)
     CONFIG.to_json(str(folder / "config.json"))
     write_columns(folder, train=200, eval=40, predict=10)
+    with (folder / "train.txt").open("a") as file:
+        file.write("\n\nsun\n")
     model = [f"--output_dir={folder}/run", "--eval_batch_size=16"]
-    run_script(
+    done = run_script(
         run_tagger, *model, "--do_train", "--do_eval", f"--train_file={folder}/train.txt",
         f"--eval_file={folder}/eval.txt", f"--albert_config_file={folder}/config.json",
         f"--vocab_file={folder}/vocab.txt", "--train_step=240", "--warmup_step=24",
         "--train_batch_size=16", "--learning_rate=0.003", "--precision=float32",
         "--max_seq_length=16",
     ).ok()  # fmt: skip
+    assert "train: 1 of 201 rows have no label and are left out." in done.stdout
     results = json.loads((folder / "run/eval_results.json").read_text())
     assert min(results[x] for x in ("f1", "precision", "strict_f1", "PER_f1", "LOC_recall")) > 0.9
     run_script(run_tagger, *model, "--do_predict", f"--predict_file={folder}/predict.txt").ok()

@@ -87,7 +87,7 @@ def main() -> None:
 
 def _run_tables() -> None:
     """Runs on --train_file, --eval_file and --predict_file."""
-    from albert_tf.tasks.classification.labels import label_settings, with_labels
+    from albert_tf.tasks.classification.labels import label_settings
     from albert_tf.tasks.classification.task import TextClassificationTask
 
     columns = FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column
@@ -97,8 +97,7 @@ def _run_tables() -> None:
         columns = dataclasses.replace(spec.columns if spec else given, id=FLAGS.id_column)
         if action == "predict":
             columns = dataclasses.replace(columns, label=None)
-        examples = read_texts(shared.file_of(action), columns)
-        return with_labels(examples) if action == "train" else examples
+        return read_texts(shared.file_of(action), columns, action)
 
     def learned(examples) -> dict[str, Any]:
         return {"columns": given, **label_settings(examples, FLAGS.regression)}

@@ -18,6 +18,7 @@ from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask, Values
+from albert_tf.tasks.tables import with_labels
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
 from albert_tf.training.task import Metrics, Tensors
@@ -108,7 +109,7 @@ class FineTunedModel:
           train, eval: the examples: the path of a file, or data in memory; see the class.
           **settings: fields of FineTuneConfig, and of the task's settings; see the script's flags.
         """
-        examples = cls._read(train, "train", {})
+        examples = with_labels(cls._read(train, "train", {}))
         spec = cls.task_class.learned(examples)
         return cls._train(model, examples, eval, spec, settings)
 

@@ -20,6 +20,7 @@ from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.settings import Settings, training_setting
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
 
@@ -160,6 +161,7 @@ def fine_tune(
       AlbertError: the run would replace a file that it reads; or see `open_task`.
     """
     from albert_tf.tasks.runner import Examples, run
+    from albert_tf.tasks.tables import with_labels
 
     asked = requested()
     read = read or (lambda action, _: task_class.read(file_of(action), action))
@@ -167,15 +169,21 @@ def fine_tune(
     for name in task_class.prediction_files:
         path = os.path.join(FLAGS.output_dir or "", name)
         files.check_output(path, inputs, overwrite=True)
-    train = read("train", None) if FLAGS.do_train else ()
+    train = with_labels(read("train", None)) if FLAGS.do_train else ()
     spec = (learned or task_class.learned)(train) if FLAGS.do_train else {}
     task, config = open_task(task_class, spec)
     change(task)
     held_out, new = (read(x, task.spec) if x in asked else () for x in ("eval", "predict"))
     run(task, Examples(train, {"eval": held_out}, {"predict": new}), config)
-    if FLAGS.do_train:
-        folder, export = map(shlex.quote, (FLAGS.output_dir, f"{FLAGS.output_dir}-export"))
+    print_commands(use, FLAGS.output_dir)
+
+
+def print_commands(use: str, output_dir: str) -> None:
+    """Prints what to try after a training; for `use` see `fine_tune`."""
+    # Pretraining has no tokenizer if the records of another program have none.
+    if FLAGS.do_train and files.exists(os.path.join(model_folder(output_dir), SPEC_FILE)):
+        folder = shlex.quote(output_dir)
         log.info(
             f"Try the model, and export it:\n  albert {use.format(folder)}\n"
-            f"  albert export --albert_directory={folder} --export_path={export}"
+            f"  albert export --albert_directory={folder} \\\n    --export_path={folder}-export"
         )

@@ -105,6 +105,12 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
         return [*names, None][label] if is_number else label
 
     for where, row in read_rows(data, name, **layout):
+        for column in ("text", "label") if name == "train" else ():
+            if getattr(columns, column) == column not in row:  # Nobody has chosen the name.
+                raise AlbertError(
+                    f"{where}: there is no column {column!r}; there are {joined(row)}; name one by "
+                    f"`{column}`."
+                )
         if names and columns.label in row:
             row[columns.label] = name_of(row[columns.label])
         examples.append(
@@ -134,6 +140,21 @@ def with_distinct_ids(examples: list[Any]) -> list[Any]:
     return examples
 
 
+def with_labels(examples: Sequence[Any]) -> list[Any]:
+    """Leaves out training examples without a label, or tags, and says how many there are.
+
+    Raises:
+      AlbertError: none of them has a label.
+    """
+    labels = [getattr(x, "label", getattr(x, "tags", "")) for x in examples]
+    if all(label in (None, ()) for label in labels):
+        raise AlbertError("None of the examples to train on has a label.")
+    kept = [x for x, label in zip(examples, labels) if label is not None]
+    if missing := len(examples) - len(kept):
+        log.info(f"train: {missing:,} of {len(examples):,} rows have no label and are left out.")
+    return kept
+
+
 def _note_quotes(path: str, examples: Sequence[TextExample]) -> None:
     """Warns if most of the texts with quotes look like cells of CSV."""
     texts = (text for x in examples for text in (x.text, x.text_pair) if text and '"' in text)
@@ -147,9 +168,7 @@ def _note_quotes(path: str, examples: Sequence[TextExample]) -> None:
 
 def _field(row: Row, column: str, where: str) -> str:
     if column not in row:
-        # Of a name that nobody has chosen.
-        hint = f"; name one by `{column}`" if column in ("text", "label") else ""
-        raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}{hint}.")
+        raise AlbertError(f"{where}: there is no column {column!r}; there are {joined(row)}.")
     value = row[column]
     if isinstance(value, (str, bool, int, float)) and value not in (math.inf, -math.inf):
         try:

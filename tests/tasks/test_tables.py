@@ -86,7 +86,7 @@ BAD = {
         ("", "holds no examples"),
         (
             "body\tlabel\nA\tB\n",
-            ":2: there is no column 'text'; there are body, label; name one",
+            ":2: there is no column 'text'; there are body, label.",
         ),
         ("text\ttext\nA\tB\n", ":1: a column appears more than once among text, text."),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),

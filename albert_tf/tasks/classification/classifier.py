@@ -12,10 +12,10 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import Label, class_labels
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.tasks.classification.labels import label_settings, with_labels
+from albert_tf.tasks.classification.labels import label_settings
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.fine_tuned import FineTunedModel
-from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
+from albert_tf.tasks.tables import TextColumns, TextExample, read_texts, with_labels
 from albert_tf.tokenization.tokenizer import checked_texts
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined, short_repr
-from albert_tf.io.log import log
 from albert_tf.io.text_tables import Label, label_text
 from albert_tf.tasks.classification.spec import LARGEST, ClassificationSpec, are_numbers
 from albert_tf.tasks.tables import TextExample
@@ -20,14 +19,6 @@ from albert_tf.tasks.tables import TextExample
 #: The least standard deviation of numbers to predict, as a share of their mean: predictions are
 #: float32 and then exact to less than a hundredth of it.
 _LEAST_DEVIATION = 1e-5
-
-
-def with_labels(examples: Sequence[TextExample]) -> list[TextExample]:
-    """Leaves out training examples without a label, and says how many there are."""
-    kept = [example for example in examples if example.label is not None]
-    if missing := len(examples) - len(kept):
-        log.info(f"train: {missing:,} of {len(examples):,} rows have no label and are left out.")
-    return kept
 
 
 def own_labels(example: TextExample) -> tuple[Label, ...]:
@@ -43,11 +34,9 @@ def label_settings(
     For `order` see `label_set`.
 
     Raises:
-      AlbertError: see `label_set` and `label_values`; there is no example, or the numbers of a
-        regression do not differ.
+      AlbertError: see `label_set` and `label_values`; or the numbers of a regression do not
+        differ.
     """
-    if not any(map(own_labels, examples)):
-        raise AlbertError("None of the examples to train on has a label.")
     if not regression:
         several = any(isinstance(example.label, tuple) for example in examples)
         return {"labels": label_set(examples, order), "multi_label": several}

@@ -26,6 +26,8 @@ LETTERS = string.ascii_uppercase
 RACE_GROUPS = ("middle", "high")
 #: Questions evaluated together; each has a sequence for every choice.
 EVAL_BATCH_SIZE = 16
+#: In place of a label, -1 as in Hugging Face's test splits.
+_NO_LABEL = (None, "", -1, "-1")
 #: Articles that users of the TF1 release joined, beside their own files.
 _JOINED = "all.txt"
 
@@ -78,7 +80,7 @@ class MultipleChoiceSpec(Settings):
         # [CLS], two [SEP] and at least one token of the text.
         if self.max_qa_length > self.max_seq_length - 4:
             raise AlbertError(
-                f"`max_qa_length`={self.max_qa_length} does not fit: with max_seq_length="
+                f"`max_qa_length`={self.max_qa_length} does not fit: with `max_seq_length`="
                 f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
             )
 
@@ -191,8 +193,8 @@ def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
 
 
 def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
-    """Returns the correct option; null and an empty text count as absent."""
-    given = [row[key] for key in ("label", "answer") if row.get(key) not in (None, "")]
+    """Returns the correct option; null, an empty text and -1 count as absent."""
+    given = [row[key] for key in ("label", "answer") if row.get(key) not in _NO_LABEL]
     if len(given) > 1:
         raise AlbertError(f"{where} has a 'label' and an 'answer'; give one of them.")
     if not given:

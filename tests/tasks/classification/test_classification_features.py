@@ -11,10 +11,9 @@ from albert_tf.tasks.classification.labels import (
     label_set,
     label_settings,
     label_values,
-    with_labels,
 )
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.tables import TextExample
+from albert_tf.tasks.tables import TextExample, with_labels
 from tests.tasks.conftest import CONFIG
 
 
@@ -129,6 +128,6 @@ def test_rows_without_a_label_are_left_out_of_the_training_only(capsys):
     with pytest.raises(AlbertError, match=r"data\.tsv:2: the label is missing"):
         label_values(examples, ("x", "y"))
     with pytest.raises(AlbertError, match="None of the examples to train on has a label"):
-        label_settings([], regression=True)
+        with_labels([])
     with pytest.raises(AlbertError, match=r"training examples \(2\) all have the label 'x'"):
         label_set(with_each("x", "x"))

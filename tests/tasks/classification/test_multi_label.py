@@ -19,7 +19,7 @@ from albert_tf.tasks.classification.classifier import TextClassifier
 from albert_tf.tasks.classification.labels import label_settings
 from albert_tf.tasks.classification.metrics import best_thresholds, multi_label_metrics
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.tables import TextColumns, TextExample, read_texts
+from albert_tf.tasks.tables import TextColumns, TextExample, read_texts, with_labels
 from tests.support.script_flags import run_printed
 from tests.tasks.conftest import CONFIG
 
@@ -64,7 +64,7 @@ def test_the_data_says_whether_a_text_may_have_several_labels(tokenizer):
     assert found == {"labels": ("a", "b"), "multi_label": True}
     assert label_settings(examples_with(("b",)), False)["labels"] == ("b",)
     with pytest.raises(AlbertError, match="None of the examples to train on has a label"):
-        label_settings(examples_with((), ()), regression=False)
+        with_labels(examples_with((), ()))
     spec = ClassificationSpec(("a", "b"), 8, multi_label=True)
     task = TextClassificationTask(CONFIG, tokenizer, spec)
     values = task.encode(examples_with(("b",), (), "a", ("b", "a"))).source.batch(range(4), 8)

@@ -132,7 +132,7 @@ def test_a_folder_that_is_not_a_path_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"text": "text"}, "train row 0: there is no column 'text'; there are sentence, by"),
+        ({"text": "text"}, "train row 0: there is no column 'text'; .* by; name one by `text`"),
         ({"output_dir": None}, "`output_dir` is needed"),
         (
             {"trainsteps": 3, "epochs": 2, "lr": 1e-4, "zzz": 1, "class_weight": "a"},
@@ -143,6 +143,11 @@ def test_a_folder_that_is_not_a_path_is_refused():
         ({"train": []}, "The train data holds no examples"),
         ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: the label is missing"),
         ({"eval": [{"sentence": "w1", "by": "c"}]}, "eval row 0: the label 'c' does not occur in"),
+        (
+            {"train": [{"text": x, "by": x} for x in "ab"], "text": "text", "eval": [{"x": 1}]},
+            r"eval row 0: there is no column 'text'; there are x\.$",
+        ),
+        ({"train": {0: ["w1"], 1: ["a"]}, "text": 0, "label": 1}, "examples .1. all have .* 'a'"),
         ({"init_checkpoint": "x"}, "`init_checkpoint` is the first argument of `train`"),
         ({"label": "sentence"}, "are in the columns sentence, sentence; name different ones"),
         ({"model": None}, "The path of the pretrained model must be a string, not None"),

@@ -58,20 +58,21 @@ def test_the_training_questions_are_no_evaluation(tmp_path):
     path = tmp_path / "copy.jsonl"
     path.write_text("".join(f"{json.dumps({**row, 'id': str(row)})}\n" for row in ROWS[::-1]))
     with pytest.raises(AlbertError, match="The 8 examples to evaluate on are the training ex"):
-        MultipleChoice.train("albert_tiny_books", ROWS, path, output_dir=tmp_path)
+        rows = [*ROWS, {**ROWS[0], "label": -1}]
+        MultipleChoice.train("albert_tiny_books", rows, path, output_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label": None}, "train row 1: the answer is missing"),
-        ({"options": "abc"}, "train row 1: 'options' must be a list"),
+        ({"label": None}, "eval row 1: the answer is missing"),
+        ({"options": "abc"}, "eval row 1: 'options' must be a list"),
     ],
 )
 def test_wrong_questions_are_named(changes, message, tmp_path):
     rows = [ROWS[0], {**ROWS[1], **changes}]
     with pytest.raises(AlbertError, match=message):
-        MultipleChoice.train("albert_tiny_books", rows, output_dir=tmp_path)
+        MultipleChoice.train("albert_tiny_books", ROWS, rows, output_dir=tmp_path)
 
 
 def test_wrong_options_are_refused(tokenizer):

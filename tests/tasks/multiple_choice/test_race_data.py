@@ -99,7 +99,7 @@ def test_json_lines_hold_any_number_of_options(tmp_path):
     assert first.options == tuple(SWAG["options"])
     assert second.where == f"{path}:2"
     text = '"[""cold"", ""hot"", ""loud""]"'
-    rows = f"question,options,label\nIce is _ .,{text},0\nHe,{text},\n"
+    rows = f"question,options,label\nIce is _ .,{text},0\nHe,{text},-1\n"
     (tmp_path / "train.csv").write_text(rows)
     first, third = read_questions(str(tmp_path / "train.csv"))
     assert (first.options, first.label, third.label) == (second.options, 0, None)

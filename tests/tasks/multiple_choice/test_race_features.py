@@ -118,7 +118,7 @@ def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, monkeypatch):
     [
         (
             {"max_seq_length": 131, "max_qa_length": 128},
-            "`max_qa_length`=128 does not fit: with max_seq_length=131",
+            "`max_qa_length`=128 does not fit: with `max_seq_length`=131",
         ),
         ({"max_qa_length": 0}, "`max_qa_length`=0 must be an integer from 1"),
     ],

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf  # noqa: F401  (two logical CPUs are made where it is imported)
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.tables import with_labels
 from albert_tf.tasks.tagging.data import TaggingSpec, entities, read_tagged, tagged_texts
 from albert_tf.tasks.tagging.task import tagging_metrics
 from albert_tf.tasks.tagging.words import split_words
@@ -62,6 +63,7 @@ def test_rows_hold_words_or_texts_with_entities(tmp_path):
     assert words_of(found) == ["Ada", ",", "of", "New", "-", "York", "."]
     assert found.tags == ("B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC", "O")
     assert empty.tags == ("O",) and [example.tags for example in unknown] == [None, None]
+    assert with_labels([given, *unknown, empty]) == [given, empty]
 
 
 def test_a_word_is_cut_where_an_entity_ends_inside_of_it():
