@@ -111,6 +111,7 @@ def score_table(printed):
 
 
 def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(trained, folder):
+    assert f'\n  albert classify {folder}/runs/rte "A text." "Another one."\n' in trained
     lines = score_table(trained)
     scores = {line.split()[0]: float(line.split()[1]) for line in lines[1:]}
     assert list(scores) == ["STS-B", "MNLI", "RTE", "average"]
@@ -163,6 +164,7 @@ BAD_INPUT = {
     "no data_dir": ({"data_dir": ""}, "--data_dir is needed"),
     "no output_dir for all": ({"output_dir": "", "task_name": "all"}, "--output_dir is needed"),
     "empty folder": ({"data_dir": "{folder}/runs", "task_name": "all"}, "holds no GLUE task"),
+    "no folder": ({"data_dir": "nope", "task_name": "all"}, "nope does not exist; the folders in"),
     "no such task there": ({"task_name": "cola"}, "CoLA/train.tsv does not exist"),
     "no model": ({"do_train": False}, "does not exist; give the output directory"),
 }

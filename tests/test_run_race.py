@@ -110,7 +110,7 @@ def test_a_few_questions_are_learned_by_heart(model):
     assert results["chance_accuracy"] == 0.25
     assert results["chance_loss"] == pytest.approx(math.log(4))
     assert "train: 16 questions about 8 texts, 4 options each" in printed
-    assert f"\n  albert choose {output_dir} red green --question=" in printed
+    assert f"\n  albert choose {output_dir} red green \\\n    --question=" in printed
 
 
 def test_predictions_of_the_test_split_have_letters_and_probabilities(model, folder):

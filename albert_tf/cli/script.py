@@ -102,13 +102,10 @@ def _run(main: Callable, names: Sequence[str], argv: list[str]) -> int | None:
 
 def _parse_flags(argv: list[str]) -> list[str]:
     """Parses all flags and returns the other arguments; exits with one line on a wrong flag."""
-    for argument in argv[1:]:
-        if not is_valid_text(argument):
-            print(
-                f"error: the argument {argument!r} is not UTF-8; rename the file.", file=sys.stderr
-            )
-            sys.exit(1)
     try:
+        for argument in argv[1:]:
+            if not is_valid_text(argument):
+                raise flags.Error(f"the argument {argument!r} is not UTF-8, rename the file")
         rest = FLAGS(argv)
         for name in FLAGS:  # The last of --x and --nox would count.
             if FLAGS[name].boolean and FLAGS[name].present > 1:
@@ -127,7 +124,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
         message = "; ".join(str(error).splitlines())
         if missing and _NO_VALUE in message:
             message = f"{' and '.join(missing)} must be given"
-        print(f"error: {message}; see --help.", file=sys.stderr)
+        show(f"error: {message}; see --help.", sys.stderr)
         sys.exit(1)
     except SystemExit:  # After --help, for which absl exits with status 1.
         sys.exit(0)

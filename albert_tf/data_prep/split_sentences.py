@@ -32,6 +32,7 @@ from albert_tf.cli.flags import (
 from albert_tf.data_prep.sentence_splitter import SentenceSplitter, ends_sentence, unwrap
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import new_text_file, read_lines
 from albert_tf.io.text_tables import data_rows, json_rows, library_rows
@@ -253,13 +254,13 @@ def main() -> None:
         refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
     input_files = list_files(FLAGS.input_file)
     counts = split_sentences(input_files, FLAGS.output_file, layout, FLAGS.overwrite)
-    print(
+    log.info(
         f"{FLAGS.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
         f"{counts.characters / counts.sentences:.0f} characters per sentence, from "
         f"{len(input_files)} files."
     )
     if counts.lower_cased:
-        print(
+        log.info(
             f"{counts.lower_cased} of them are in paragraphs without a capital letter, where "
             "sentences may begin with a lower-case one."
         )

@@ -30,6 +30,7 @@ from albert_tf.cli.flags import (
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
+from albert_tf.io.log import log
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.sentencepiece_proto import ModelProto
 from albert_tf.io.signals import native_waiting
@@ -196,11 +197,10 @@ def train_sentencepiece(
                 f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in "
                 f"{', '.join(input_files[:3])}; {counts['sentences_too_long']} were too long."
             )
-        print(
+        log.info(
             f"Training {settings.vocab_size} pieces on {counts['sentences_sampled']} of "
             f"{counts['sentences_read']} sentences ({counts['sentences_too_long']} too long); this "
-            "takes from seconds to hours, without progress output.",
-            flush=True,
+            "takes from seconds to hours, without progress output."
         )
         model = _train(sentences, settings)
         name = f"{os.path.basename(output_prefix)}.model"
@@ -250,7 +250,7 @@ def main() -> None:
     settings = VocabularySettings(**given_settings(VocabularySettings))
     input_files = files.expand_globs(FLAGS.input_file)
     result = train_sentencepiece(input_files, FLAGS.output_prefix, settings, FLAGS.overwrite)
-    print(
+    log.info(
         f"{FLAGS.output_prefix}.model: {settings.vocab_size} pieces, "
         f"{result['pieces_per_word']:.3f} pieces per word, "
         f"{result['characters_per_piece']:.2f} characters per piece, "

@@ -31,13 +31,17 @@ class _Terminal(logging.Handler):
 def show(text: str, file: TextIO) -> None:
     """Prints a text, on a terminal in lines of at most 80 columns; paths are not cut.
 
+    Commands to paste, indented lines, stay as they are.
+
     Work goes on without a reader, such as a closed terminal, or `tee` that has ended.
     """
     if file.isatty():
         wrap = textwrap.TextWrapper(
             80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
-        text = "\n".join(wrap.fill(x) if len(x) > 80 else x for x in text.split("\n"))
+        text = "\n".join(
+            wrap.fill(x) if len(x) > 80 and x[:2] != "  " else x for x in text.split("\n")
+        )
     try:
         print(text, file=file, flush=True)
     except OSError as error:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from albert_tf.cli import script
 from albert_tf.cli.flags import FLAGS, refuse_flags
-from albert_tf.tasks.flags import define_run_flags, requested, run_settings
+from albert_tf.tasks.flags import define_run_flags, print_commands, requested, run_settings
 from albert_tf.tasks.pretraining.config import PLANNED, PretrainingConfig
 
 
@@ -36,3 +36,4 @@ def main() -> None:
     from albert_tf.tasks.pretraining.run import pretrain
 
     pretrain(config, FLAGS.do_train, FLAGS.do_eval)
+    print_commands('fill-mask {} "A [MASK] text."', config.output_dir)

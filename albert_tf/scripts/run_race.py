@@ -51,6 +51,6 @@ def main() -> None:
     # TensorFlow takes seconds to import; --help should not wait for it.
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
-    use = 'choose {} red green --question="The kite is _ ." --context="A red kite."'
+    use = 'choose {} red green \\\n    --question="The kite is _ ." --context="A red kite."'
     read = (lambda x, _: data.read_race(FLAGS.data_dir, _SPLITS[x])) if FLAGS.data_dir else None
     shared.fine_tune(MultipleChoiceTask, use, read)

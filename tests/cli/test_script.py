@@ -82,7 +82,7 @@ def test_an_argument_that_is_not_utf_8_is_refused(tmp_path, argument):
     done = subprocess.run([sys.executable, path, argument], env=ENVIRONMENT, capture_output=True)
     assert done.returncode == 1
     shown = argument.decode(errors="surrogateescape")
-    sentence = f"error: the argument {shown!r} is not UTF-8; rename the file.\n"
+    sentence = f"error: the argument {shown!r} is not UTF-8, rename the file; see --help.\n"
     assert done.stderr.decode() == sentence
 
 

@@ -23,10 +23,11 @@ def test_messages_are_shown_like_output_and_warnings_on_standard_error(capsys):
 
 def test_lines_fit_a_terminal_and_stay_whole_in_files():
     text, path = "word " * 30 + "end.", f"{'folder/' * 15}file"
+    command = f"  albert classify '{path}' 'A text.' \\\n    --x='{path} {path}'"
     for stream, longest in ((io.StringIO(), 154), (terminal := io.StringIO(), 79)):
         terminal.isatty = lambda: True
-        show(f"{text}\n{path}", stream)
-        *lines, last = stream.getvalue().splitlines()
+        show(f"{text}\n{path}\n{command}", stream)
+        *lines, last = stream.getvalue().removesuffix(f"\n{command}\n").splitlines()
         assert (max(map(len, lines)), last) == (longest, path)
 
 

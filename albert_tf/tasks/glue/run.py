@@ -44,7 +44,10 @@ def run_task(task: GlueTask, data_dir: str, output_dir: str) -> dict[str, float]
             f"The model in {config.output_dir} was trained for {short_repr(trained_for)}, not "
             f"{task.name!r}; give another `output_dir`."
         )
-    return run(classifier, texts, config)
+    results = run(classifier, texts, config)
+    use = 'classify {} "A text."' + ' "Another one."' * bool(classifier.spec.columns.text_pair)
+    shared.print_commands(use, output_dir)
+    return results
 
 
 def read_examples(task: GlueTask, actions: Collection[str], data_dir: str) -> Examples:
@@ -80,7 +83,8 @@ def find_tasks(data_dir: str) -> list[GlueTask]:
     tasks = [task for task in GLUE_TASKS if files.isdir(os.path.join(data_dir, task.title))]
     if not tasks:
         names = ", ".join(task.title for task in GLUE_TASKS)
-        raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {names}.")
+        lack = "holds no GLUE task" if files.isdir(data_dir) else "does not exist"
+        raise AlbertError(f"{data_dir} {lack}; the folders in it would be {names}.")
     return tasks
 
 
