@@ -28,7 +28,7 @@ from albert_tf.tasks.squad.data import SquadSpec
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags(
-        "Questions in SQuAD's JSON layout or rows (.jsonl, .csv, .tsv)", SquadSpec
+        "Questions in SQuAD's JSON layout or rows (.json, .jsonl, .csv, .tsv)", SquadSpec
     )
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import joined, short_repr
-from albert_tf.io.text_tables import Rows, read_rows
+from albert_tf.io.text_tables import Rows, data_rows, read_rows
 from albert_tf.settings import Settings, count_setting, setting, training_setting
 from albert_tf.tasks.tables import with_distinct_ids
 
@@ -84,7 +84,7 @@ class SquadSpec(Settings):
         if self.max_seq_length <= self.max_query_length + 3:
             raise AlbertError(
                 f"`max_seq_length`={self.max_seq_length} leaves no room for the paragraph; it must "
-                f"be more than max_query_length + 3 = {self.max_query_length + 3}."
+                f"be more than `max_query_length` + 3 = {self.max_query_length + 3}."
             )
 
 
@@ -141,8 +141,10 @@ def read_squad(data: Any, name: str = "") -> list[Question]:
 
 
 def _file_rows(path: str) -> Rows:
-    """Yields the questions of a SQuAD file as rows, each with its place."""
-    place, content = "the beginning", files.read_object(path, "SQuAD file")
+    """Yields the questions of a SQuAD file, or of a list, as rows, each with its place."""
+    place, content = "the beginning", files.read_json(path, "SQuAD file")
+    if isinstance(content, list):
+        return (yield from data_rows(content, path))
     try:
         for i, article in enumerate(content["data"]):
             for j, paragraph in enumerate(article["paragraphs"]):

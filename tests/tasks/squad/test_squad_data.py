@@ -1,5 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
 
 import pytest
 
@@ -29,6 +31,8 @@ def test_a_file_is_read_in_order(write_squad):
     assert first == Question("q1", "Which?", "one two three", (Answer("two", 4),), False, where)
     assert second.answers == (Answer("two", 4),) * 2
     assert first.context is second.context
+    path = write_squad(spoil(first_qa, "answers", []))
+    assert [question.is_impossible for question in read_squad(path)] == [True, False]
 
 
 def spoil(place, name, value=None):
@@ -108,7 +112,7 @@ def test_an_answer_is_at_the_bounds_of_words_or_where_the_data_says(context, tex
     assert all(context[b:e].lower().split() == text.lower().split() for b, e in spans)
 
 
-def test_rows_give_the_questions_of_files():
+def test_rows_give_the_questions_of_files(tmp_path):
     context = "one two three"
     rows = [
         {"answers": "two"},
@@ -126,6 +130,11 @@ def test_rows_give_the_questions_of_files():
         return row_questions(data_rows([{"question": "?", **row} for row in rows], "new"))
 
     found = questions_of(*({"context": context, **row} for row in rows))
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps([{"question": "?", "context": context, **row} for row in rows]))
+    assert [dataclasses.replace(x, where="") for x in read_squad(path)] == [
+        dataclasses.replace(x, where="") for x in found
+    ]
     assert [question.id for question in found] == ["0", "b", "2", "70", "4", "5", "6", "7", "8"]
     texts = [[answer.text for answer in question.answers] for question in found]
     assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], [], ["two"]]
