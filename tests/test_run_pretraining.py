@@ -84,7 +84,7 @@ def trained(finished_runs, run, tmp_path_factory, compact):
     """A run on compact records, evaluated on others."""
     if "trained" not in finished_runs:
         folder = tmp_path_factory.mktemp("trained")
-        shutil.copytree(compact, folder / "heldout")
+        build_compact(folder / "text", 300).rename(folder / "heldout")
         done = run(
             folder,
             f"--eval_input_file={folder / 'heldout'}",
@@ -116,8 +116,10 @@ def continued(finished_runs, run, tmp_path_factory, trained, compact):
 
 
 def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
-    tmp_path, _ = trained
+    tmp_path, done = trained
     folder = tmp_path / "run"
+    use = f'\n  albert fill-mask {folder} "A [MASK] text."\n  albert export --albert_directory='
+    assert f"{use}{folder} \\\n    --export_path={folder}-export\n" in done.stdout
     results = json.loads((folder / "eval_results.json").read_text())
     assert set(results) == {
         "loss",

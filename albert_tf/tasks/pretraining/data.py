@@ -96,8 +96,14 @@ def sequence_length(source: RecordSource) -> int:
 
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
-    """Raises AlbertError if training and evaluation share a shard."""
-    if common := files.common_files(find_shards(train_patterns), find_shards(eval_patterns)):
+    """Raises AlbertError if training and evaluation share a shard, or the content of one."""
+    train, held_out = map(find_shards, (train_patterns, eval_patterns))
+    common = files.common_files(train, held_out)
+    if not common:
+        first, second = (m.shards if (m := find_manifest(x)) else () for x in (train, held_out))
+        digests = {shard.sha256 for shard in first if shard.blocks}
+        common = [shard.name for shard in second if shard.sha256 in digests]
+    if common:
         raise AlbertError(
             f"{common[0]} is in `input_file` and in `eval_input_file`; evaluate on other text."
         )

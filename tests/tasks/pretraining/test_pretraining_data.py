@@ -37,7 +37,7 @@ def test_records_of_another_vocabulary_or_length_are_refused(
 def test_records_longer_than_the_model_are_refused(write_records, config):
     config = dataclasses.replace(config, max_position_embeddings=16)
     with pytest.raises(
-        AlbertError, match="max_seq_length=24 exceeds the model's max_position_embeddings=16"
+        AlbertError, match="`max_seq_length`=24 exceeds the model's max_position_embeddings=16"
     ):
         open_records(write_records(4), config)
 
@@ -157,6 +157,8 @@ def test_held_out_records_are_the_same_in_any_order(write_records, config, tmp_p
 def test_a_shard_for_both_training_and_evaluation_is_refused(write_records, tmp_path):
     path = write_records(4)
     (tmp_path / "link").symlink_to(path)
-    for same in (path, f"{tmp_path}/../{tmp_path.name}/{Path(path).name}", str(tmp_path / "link")):
+    shutil.copytree(tmp_path, tmp_path / "copy", symlinks=True)
+    others = (str(tmp_path / name) for name in ("link", "copy"))
+    for same in (path, f"{tmp_path}/../{tmp_path.name}/{Path(path).name}", *others):
         with pytest.raises(AlbertError, match="is in `input_file` and in `eval_input_file`"):
             check_held_out(str(tmp_path), same)
