@@ -180,7 +180,7 @@ class AlbertConfig(Settings):
         """Raises AlbertError if the model cannot read sequences of `max_seq_length` tokens."""
         if max_seq_length > self.max_position_embeddings:
             raise AlbertError(
-                f"max_seq_length={max_seq_length} exceeds the model's "
+                f"`max_seq_length`={max_seq_length} exceeds the model's "
                 f"max_position_embeddings={self.max_position_embeddings}."
             )
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from albert_tf.cli.flags import define_settings, given_settings, name_flags
+from albert_tf.data_prep.train_sentencepiece import VocabularySettings
 from albert_tf.errors import AlbertError
 from albert_tf.settings import ABOVE_0, Settings, setting, with_default
 from tests.support.script_flags import parsed_flags
@@ -77,5 +78,7 @@ def test_flags_of_settings_give_only_what_was_given(monkeypatch):
         given = given_settings(MoreOptions)
         assert name_flags("`size`, `inner`, `do_eval`") == "--size, inner, --do_eval"
     assert given == {"size": 0, "kind": True, "folder": "/home/me/x", "quiet": True}
+    with parsed_flags(lambda: define_settings(VocabularySettings)):
+        assert name_flags("`lower_case`") == "--do_lower_case"
     with parsed_flags(lambda: define_settings(MoreOptions, without=["rate"])):
         assert given_settings(MoreOptions) == {}

@@ -13,6 +13,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.log import log
 from albert_tf.settings import Settings
 
 FLAGS = flags.FLAGS
@@ -24,6 +25,7 @@ _OTHER_NAMES = {
     "frozen": ("freeze",),
     "text": ("text_column",),
     "label": ("label_column",),
+    "lower_case": ("do_lower_case",),
 }
 #: The flags that others need to have an effect; see `settings.setting`.
 _needs = {}
@@ -115,7 +117,7 @@ def check_needs() -> None:
         if needed != "do_train":
             refuse_flags(names, f"without --{needed} there is no use for it.")
         elif given := _given(names):
-            print(f"Without --do_train, this has no effect: {given}.")
+            log.info(f"Without --do_train, this has no effect: {given}.")
 
 
 def refuse_flags(names: Iterable[str], reason: str) -> None:

@@ -50,7 +50,9 @@ class ModelFolder:
         config, tokenizer = self.source.config(), self.source.tokenizer(lower_case)
         if config is None or tokenizer is None:
             what = f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)" if config else CONFIG_FILE
-            raise AlbertError(f"There is no {what} with {self.given}, or more than one.")
+            # If there is no such folder, `location` raises the error for that.
+            place = self.given if files.exists(self.path) else self.source.location
+            raise AlbertError(f"There is no {what} with {place}, or more than one.")
         config.check_vocabulary(tokenizer.vocab_size, f"in {self.given}")
         return config, tokenizer
 

@@ -194,7 +194,7 @@ class Tokenizer:
             tokenizer.json, or a model has no vocabulary or cannot be downloaded.
         """
         if not isinstance(lower_case, (bool, type(None))):
-            raise AlbertError(f"lower_case={short_repr(lower_case)} must be True, False or None.")
+            raise AlbertError(f"`lower_case`={short_repr(lower_case)} must be True, False or None.")
         path, model = locate(path, "vocabulary", weights=False), path
         if files.isdir(path):
             path = find_vocabulary(path)
@@ -209,7 +209,7 @@ class Tokenizer:
                 spec = TokenizerSpec.from_dict(values, path)
                 if lower_case not in (None, spec.lower_case):
                     raise AlbertError(
-                        f"{path} says lower_case={spec.lower_case}, but {lower_case} was given."
+                        f"{path} says `lower_case`={spec.lower_case}, but {lower_case} was given."
                     )
                 vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
                 data = files.read_bytes(vocabulary, "vocabulary")

@@ -117,7 +117,7 @@ def _check_report(report: LoadReport, allow_partial: bool, names: Iterable[str])
     if not (allow_partial or (lacks_heads and not report.unexpected)):
         raise AlbertError(
             f"The checkpoint {report.checkpoint} is not a whole pretrained model: {found}. "
-            "A model with other heads can be loaded in part (allow_partial)."
+            "A model with other heads can be loaded in part (`allow_partial`)."
         )
     warnings.warn(f"{report.checkpoint} was loaded in part: {found}.", stacklevel=3)
 

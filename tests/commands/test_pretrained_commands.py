@@ -74,7 +74,7 @@ def test_masks_are_filled(albert, model):
     ("arguments", "stdin", "message"),
     [
         (["fill-mask"], b"", "MODEL is missing; see --help."),
-        (["embed", "nothing-here", "x"], b"", "There is no checkpoint at nothing-here; give"),
+        (["embed", "nothing-here", "x"], b"", "There is no checkpoint at nothing-here, which"),
         (["embed", MODEL], b"", "There is no text: give TEXT, --input_file, or text on standard"),
         (["embed", MODEL], b"\xff", "Standard input is not UTF-8"),
         (["embed", MODEL, "x", f"--input_file={__file__}"], b"", "Give TEXT or --input_file, not"),

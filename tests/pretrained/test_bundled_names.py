@@ -44,7 +44,7 @@ def test_a_path_of_the_same_name_takes_precedence(bundled, tmp_path, monkeypatch
 
 
 def test_the_error_for_an_unknown_name_lists_the_bundled_models(bundled):
-    with pytest.raises(AlbertError, match=rf"no checkpoint at albert_tiny_boks; .*\({NAME}\)\.$"):
+    with pytest.raises(AlbertError, match=rf"no checkpoint at albert_tiny_boks, .*\({NAME}\)\.$"):
         load_pretrained("albert_tiny_boks")
 
 

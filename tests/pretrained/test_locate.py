@@ -150,7 +150,7 @@ def test_an_id_of_hugging_face_is_recognised_by_its_form(cache, downloaded, name
 def test_a_path_is_no_id(cache, downloaded, path):
     Path("runs").mkdir()
     assert locate.locate(path) == path
-    with pytest.raises(AlbertError, match=rf"There is no checkpoint at {path}; give an output dir"):
+    with pytest.raises(AlbertError, match=rf"no checkpoint at {path}, which does not exist; give"):
         load_pretrained(path)
     with pytest.raises(AlbertError, match=rf"The vocabulary {path} does not exist"):
         Tokenizer.from_file(path)

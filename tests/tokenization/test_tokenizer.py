@@ -86,7 +86,7 @@ def test_a_saved_tokenizer_is_the_same(tmp_path, small_model, wordpiece):
 def test_an_option_must_not_contradict_the_saved_specification(tmp_path, small_model):
     path = Tokenizer.from_file(small_model).save(str(tmp_path))
     assert Tokenizer.from_file(path, lower_case=True).spec.lower_case
-    with pytest.raises(AlbertError, match="says lower_case=True, but False was given"):
+    with pytest.raises(AlbertError, match="says `lower_case`=True, but False was given"):
         Tokenizer.from_file(path, lower_case=False)
 
 
@@ -166,7 +166,7 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 
 def test_options_are_checked(tmp_path, wordpiece):
     path = str(tmp_path / "vocab.txt")
-    with pytest.raises(AlbertError, match="lower_case='no' must be True, False or None"):
+    with pytest.raises(AlbertError, match="`lower_case`='no' must be True, False or None"):
         Tokenizer.from_file(path, "no")
 
 
