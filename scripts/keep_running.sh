@@ -4,7 +4,7 @@
 #
 # Starts a command again and again until it succeeds; for machines that can be taken away:
 #
-#   scripts/keep_running.sh python run_pretraining.py --output_dir=gs://… …
+#   scripts/keep_running.sh albert pretrain --output_dir=gs://… …
 #
 # Three failures in a row within a minute each are taken for a mistake in the command, and end the
 # loop with the command's exit status. SIGTERM and SIGINT are passed on, as SIGTERM, and end it too.

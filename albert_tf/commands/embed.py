@@ -6,7 +6,7 @@
   albert embed runs/base --input_file=texts.txt --output_file=vectors.npy
   zcat texts.txt.gz | albert embed albert/albert-base-v2 > vectors.jsonl
 
-MODEL is an output directory of run_embedder.py or of pretraining, a release, a
+MODEL is an output directory of training or of pretraining, a release, a
 Hugging Face folder, or a name to download. TEXT can be given several times;
 without TEXT, each line of --input_file or of standard input is a text. The
 vectors are printed as JSON, one text per line, or written to --output_file,

@@ -146,7 +146,7 @@ def infer_features(path: str) -> dict[str, records.FeatureSpec]:
     if not all(lengths):
         raise AlbertError(
             f"{path} does not contain masked pretraining records; build them with "
-            "data_prep/create_pretraining_data.py. Compact ones need their manifest.json."
+            "albert create-pretraining-data. Compact ones need their manifest.json."
         )
     return records.pretraining_features(*lengths)
 

@@ -4,7 +4,7 @@
 files.
 
 Reads UTF-8 text, one sentence per line, a blank line between documents
-(data_prep/split_sentences.py writes such files). Writes TFRecord shards in the
+(albert split-sentences writes such files). Writes TFRecord shards in the
 layout of the TF1 release, manifest.json, and a copy of the tokenizer. Run the
 same command again to continue a build that was killed.
 

@@ -37,7 +37,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
         "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
-        "model.safetensors, with the head of a fine-tuned model. SavedModels: export_tfhub.py.",
+        "model.safetensors, with the head of a fine-tuned model. SavedModels: albert export.",
         required=True,
     )  # fmt: skip
     define_path("output_dir", None, "A new folder for the result.", required=True)

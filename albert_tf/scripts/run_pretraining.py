@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pretrains ALBERT on records made by data_prep/create_pretraining_data.py.
+"""Pretrains ALBERT on records of albert create-pretraining-data.
 
   albert pretrain --input_file=records/train \\
     --eval_input_file=records/heldout --albert_config_file=albert_base_v2 \\

@@ -165,7 +165,7 @@ class Tokenizer:
         if missing:
             raise AlbertError(
                 f"{source} lacks {', '.join(missing)}; train the vocabulary with "
-                "data_prep/train_sentencepiece.py, or give the file of an ALBERT release."
+                "albert train-sentencepiece, or give the file of an ALBERT release."
             )
         special = [self._model.ids[piece] for piece in specials]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special

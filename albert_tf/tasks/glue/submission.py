@@ -67,7 +67,7 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
     if missing := [file for file in TEST_SETS if file not in predictions]:
         raise AlbertError(
             f"There are no predictions for {', '.join(missing)} in {', '.join(run_dirs)}, which "
-            "run_classifier.py --do_predict writes; the server accepts only complete submissions."
+            "albert classify --do_predict writes; the server accepts only complete submissions."
         )
     packed = io.BytesIO()
     files.check_output(output, predictions.values(), overwrite)

@@ -41,7 +41,7 @@ class PretrainingConfig(RunConfig):
     input_file: str | None = setting(
         None,
         "Training records: a comma list of TFRecord files, globs, or folders written by "
-        "create_pretraining_data.py.",
+        "albert create-pretraining-data.",
         path=True,
     )
     eval_input_file: str | None = setting(
