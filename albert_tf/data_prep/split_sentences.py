@@ -204,8 +204,9 @@ def split_sentences(
                 if len(sentences) > 1 and paragraph.islower():
                     counts.lower_cased += len(sentences)
         if not counts.sentences:
-            found = ", ".join(input_files[:3]) or "the data set"
-            raise AlbertError(f"No sentence was found in {found}.")
+            raise AlbertError(
+                f"No sentence was found in {', '.join(input_files[:3]) or 'the data set'}."
+            )
     return counts
 
 

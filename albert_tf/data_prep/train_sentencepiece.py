@@ -189,8 +189,9 @@ def train_sentencepiece(
         for output in [*outputs, os.path.join(folder, SPEC_FILE)]:
             files.check_output(output, input_files, overwrite)
         counts = {}
-        read = _read_sentences(input_files, settings, counts)
-        sentences = sample_stream(read, settings.input_sentence_size, _SEED)
+        sentences = sample_stream(
+            _read_sentences(input_files, settings, counts), settings.input_sentence_size, _SEED
+        )
         counts["sentences_sampled"] = len(sentences)
         if not sentences:
             raise AlbertError(
@@ -218,8 +219,8 @@ def train_sentencepiece(
         files.write_json(f"{output_prefix}.training.json", result)
         # As SentencePiece writes it.
         pieces = ModelProto.FromString(model).pieces
-        lines = (f"{entry.piece}\t{entry.score:g}\n" for entry in pieces)
-        files.write_text(f"{output_prefix}.vocab", "".join(lines))
+        lines = "".join(f"{entry.piece}\t{entry.score:g}\n" for entry in pieces)
+        files.write_text(f"{output_prefix}.vocab", lines)
         tokenizer.save(folder or os.curdir)
         return result
 

@@ -115,12 +115,11 @@ def no_model(path: str) -> AlbertError:
             f"{path} is a preset of `albert_config_file`, which is an architecture without "
             "weights; give a model's path or name."
         )
-    lack = "" if files.exists(path) else ", which does not exist"
     return AlbertError(
-        f"There is no checkpoint at {path}{lack}; give an output directory of a run, a folder or "
-        "archive of a release, a Hugging Face folder, a SavedModel, the name of a checkpoint "
-        f"without its .index ending, {NAMES}, or that of a bundled model "
-        f"({', '.join(pretrained.bundled_names())})."
+        f"There is no checkpoint at {path}{'' if files.exists(path) else ', which does not exist'};"
+        " give an output directory of a run, a folder or archive of a release, a Hugging Face "
+        f"folder, a SavedModel, the name of a checkpoint without its .index ending, {NAMES}, or "
+        f"that of a bundled model ({', '.join(pretrained.bundled_names())})."
     )
 
 

@@ -123,7 +123,8 @@ def test_a_flag_of_another_mode_is_refused(script, arguments, message, run_scrip
     assert message in done.stderr
 
 
-def test_flags_without_effect_are_mentioned(run_script, tmp_path):
+def test_flags_without_effect_are_mentioned(run_script, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     done = run_script(
         run_classifier,
         "--do_eval",
@@ -136,5 +137,6 @@ def test_flags_without_effect_are_mentioned(run_script, tmp_path):
     )
     assert (
         "Without --do_train, this has no effect: --init_checkpoint, --learning_rate, --num_seeds, "
-        "--train_file." in done.stdout
+        "--train_file." in " ".join(done.stdout.split())
     )
+    assert max(map(len, done.stdout.splitlines())) <= 80

@@ -82,9 +82,10 @@ def find_tasks(data_dir: str) -> list[GlueTask]:
     """Returns the tasks that have a folder in `data_dir`; raises AlbertError if there are none."""
     tasks = [task for task in GLUE_TASKS if files.isdir(os.path.join(data_dir, task.title))]
     if not tasks:
-        names = ", ".join(task.title for task in GLUE_TASKS)
-        lack = "holds no GLUE task" if files.isdir(data_dir) else "does not exist"
-        raise AlbertError(f"{data_dir} {lack}; the folders in it would be {names}.")
+        raise AlbertError(
+            f"{data_dir} {'holds no GLUE task' if files.isdir(data_dir) else 'does not exist'}; the"
+            f" folders in it would be {', '.join(task.title for task in GLUE_TASKS)}."
+        )
     return tasks
 
 
@@ -114,8 +115,9 @@ def run_all(data_dir: str, output_dir: str) -> None:
     if any(results.values()):
         log.info("\n" + score_table(results))
     if diverged:
-        names = ", ".join(diverged)
-        raise DivergedError(f"Of {len(tasks)} tasks, {len(diverged)} diverged, see above: {names}.")
+        raise DivergedError(
+            f"Of {len(tasks)} tasks, {len(diverged)} diverged, see above: {', '.join(diverged)}."
+        )
 
 
 def score_table(results: Mapping[str, Mapping[str, float]]) -> str:

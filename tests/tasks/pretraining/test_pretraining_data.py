@@ -45,7 +45,10 @@ def test_records_longer_than_the_model_are_refused(write_records, config):
 @pytest.mark.parametrize(
     ("examples", "sentence"),
     [
-        ([tf.train.Example().SerializeToString()], "does not contain masked pretraining records"),
+        (
+            [tf.train.Example().SerializeToString()],
+            "records; build them with albert create-",
+        ),
         ([], "holds no examples"),
     ],
 )
