@@ -1,6 +1,5 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import json
 
 import pytest
@@ -132,9 +131,7 @@ def test_rows_give_the_questions_of_files(tmp_path):
     found = questions_of(*({"context": context, **row} for row in rows))
     path = tmp_path / "list.json"
     path.write_text(json.dumps([{"question": "?", "context": context, **row} for row in rows]))
-    assert [dataclasses.replace(x, where="") for x in read_squad(path)] == [
-        dataclasses.replace(x, where="") for x in found
-    ]
+    assert [(x.id, x.answers) for x in read_squad(path)] == [(x.id, x.answers) for x in found]
     assert [question.id for question in found] == ["0", "b", "2", "70", "4", "5", "6", "7", "8"]
     texts = [[answer.text for answer in question.answers] for question in found]
     assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], [], ["two"]]

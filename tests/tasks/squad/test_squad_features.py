@@ -97,10 +97,8 @@ def test_unusable_questions_are_left_out_and_named_up_to_a_tenth(build, ask):
     )
     placed = ask("a b a b", "a b", question="j")
     unplaced = dataclasses.replace(placed, answers=(Answer("a b", None),))
-    assert build([placed, unplaced])[1].notes == [
-        "1 answers without their right start occur several times; the nearest place is taken, or "
-        "the first"
-    ]
+    (note,) = build([placed, unplaced])[1].notes
+    assert note.startswith("1 answers without their right start occur several times; the nearest")
     with pytest.raises(AlbertError, match=r"^6 of 59 questions .* question q55 has no answer"):
         build([*wrong, *good[1:]])
     with pytest.raises(AlbertError, match="2 of 11 questions cannot be used"):
