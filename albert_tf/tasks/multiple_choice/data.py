@@ -157,7 +157,7 @@ def row_questions(rows: Rows) -> list[MultipleChoiceExample]:
         examples.append(
             MultipleChoiceExample(
                 id=str(row.get("id", len(examples))),
-                context=checked_text(row.get("context") or "", f"{where}: the context"),
+                context=checked_text(row.get("context", ""), f"{where}: the context"),
                 question=checked_text(row.get("question", ""), f"{where}: the question"),
                 options=tuple(checked_text(x, f"{where}: the option") for x in options),
                 label=_label(row, len(options), where),
