@@ -32,8 +32,8 @@ class Probe(NamedTuple):
 
     Attributes:
       inputs: arrays by name; strings as bytes.
-      expected: the model's outputs by name, see `probe_process.arrays`. The export may have
-        further outputs.
+      expected: the model's outputs by name, see `probe_process.arrays`; those that may differ
+        are masked. The export may have further outputs.
       attribute: the attribute of the SavedModel's root to call; "" for the root itself.
     """
 
@@ -85,7 +85,7 @@ def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: flo
     if found is None or found.shape != expected.shape:
         return math.inf
     if expected.dtype.kind != "f":
-        return float(np.mean(found != expected))
+        return float(np.ma.filled(found != expected, False).mean())
     scale = float(np.abs(expected).max(initial=least_scale))
     return float(np.abs(found - expected).max(initial=0.0)) / scale
 

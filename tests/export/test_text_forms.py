@@ -3,6 +3,7 @@
 """Models that take texts answer in a graph as they do in Python."""
 
 import contextlib
+import dataclasses
 import random
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.errors import AlbertError
 from albert_tf.export.probe_process import arrays
+from albert_tf.export.saved_model import publish
 from albert_tf.io import files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.embedding.data import EmbeddingSpec
@@ -86,6 +89,21 @@ def test_classifiers_of_long_texts(settings, sentencepiece_tokenizer, odd_texts)
     found = compare(task, {"sentences": texts, "second_sentences": seconds})
     (scores,) = (found[name] for name in ("probabilities", "value") if name in found)
     assert len(scores) == 42 and scores.std(axis=0).min() > 1e-3
+
+
+def test_labels_at_their_thresholds_are_no_fault(sentencepiece_tokenizer, tmp_path):
+    spec = ClassificationSpec(tuple(range(1000)), 14, multi_label=True)
+    task = make_task(TextClassificationTask, spec, sentencepiece_tokenizer)
+    model = task.build_model()
+    other = task_export(task, model)
+    thresholds = other.probes[0].expected["probabilities"][0].tolist()
+    task.thresholds = dict(zip(spec.names, thresholds))
+    export = task_export(task, model)
+    with checked_in_this_process():
+        publish(export, str(tmp_path / "saved"), {})
+        task.thresholds = None  # Graphs may be traced while they are saved.
+        with pytest.raises(AlbertError, match="other values in 'chosen'"):
+            publish(dataclasses.replace(other, probes=export.probes), str(tmp_path / "other"), {})
 
 
 def test_vectors(sentencepiece_tokenizer, odd_texts):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.export.self_check import TOLERANCE
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.tables import TextExample
 from albert_tf.tasks.windows import text_windows
@@ -64,8 +65,9 @@ class ClassifierForm(TextForm):
         outputs = self.predict(inputs)
         if spec.doc_stride:
             outputs = self.task.pooled(outputs["logits"], texts)
-        outputs = self._with_chosen(outputs)
-        if self.labels and not self.task.spec.multi_label:
+        if spec.multi_label:
+            outputs["chosen"] = self.task.chosen(outputs["probabilities"])
+        elif self.labels:
             best = tf.argmax(outputs["probabilities"], axis=-1)
             outputs["label"] = tf.gather(np.array(self.labels), best)
         return outputs
@@ -76,8 +78,13 @@ class ClassifierForm(TextForm):
         return [TextExample("", text, second, None, "") for text, second, *_ in pairs]
 
     def found(self, data: TextSet, outputs: Arrays) -> Arrays:
-        """See TextForm."""
-        return self._with_chosen(self.task.of_texts(data, outputs))
+        """See TextForm. Masks what is `chosen` if rounding may decide it."""
+        outputs = self.task.of_texts(data, outputs)
+        if self.task.spec.multi_label:
+            low, high = (outputs["probabilities"] + x for x in (-TOLERANCE, TOLERANCE))
+            low, high = self.task.chosen(low), self.task.chosen(high)
+            outputs["chosen"] = np.ma.masked_where(low != high, high)
+        return outputs
 
     def _windows(
         self, segments: Sequence[tf.RaggedTensor]
@@ -91,8 +98,3 @@ class ClassifierForm(TextForm):
             places += tf.gather(ids.row_starts(), texts)[:, None]
             shown.append(tf.gather(ids.values, tf.ragged.range(places[:, 0], places[:, 1])))
         return texts, shown
-
-    def _with_chosen(self, outputs: Arrays | Tensors) -> Arrays | Tensors:
-        if self.task.spec.multi_label:
-            return {**outputs, "chosen": self.task.chosen(outputs["probabilities"])}
-        return outputs
