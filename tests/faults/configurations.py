@@ -17,7 +17,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests import test_run_classifier, test_run_race, test_run_squad, test_run_tagger
+from tests import (
+    test_run_classifier,
+    test_run_embedder,
+    test_run_race,
+    test_run_squad,
+    test_run_tagger,
+)
 from tests.faults.kills import Configuration
 from tests.support.builders import tiny_config, write_vocabulary
 
@@ -44,6 +50,7 @@ def write_data(folder: Path) -> None:
     _write_squad(folder / "squad")
     _write_race(folder / "race")
     _write_tags(folder / "tags")
+    _write_pairs(folder / "pairs")
 
 
 def _write_classifier(folder: Path) -> None:
@@ -82,6 +89,16 @@ def _write_tags(folder: Path) -> None:
     folder.mkdir()
     _write_model_files(folder, test_run_tagger.WORDS, test_run_tagger.CONFIG)
     test_run_tagger.write_columns(folder, train=40, eval=10, predict=5)
+
+
+def _write_pairs(folder: Path) -> None:
+    folder.mkdir()
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    config = dataclasses.replace(test_run_embedder.CONFIG, **rates)
+    _write_model_files(folder, test_run_embedder.WORDS, config)
+    for name, count in (("train", 80), ("eval", 8), ("predict", 6)):
+        rows = map(json.dumps, test_run_embedder.pairs(count, name))
+        (folder / f"{name}.jsonl").write_text("\n".join(rows))
 
 
 def _write_model_files(folder: Path, words: Sequence[str], config: AlbertConfig) -> None:
@@ -154,6 +171,8 @@ _SQUAD += ["--version=2.0", "--max_seq_length=32", "--max_query_length=8", "--tr
 _RACE = ["--data_dir={}", "--max_seq_length=24", "--max_qa_length=8", "--train_step=16"]
 _TAGS = [f"--{name}_file={{}}/{name}.txt" for name in ("train", "eval", "predict")]
 _TAGS += ["--max_seq_length=8", "--train_step=16"]
+_PAIRS = [f"--{name}_file={{}}/{name}.jsonl" for name in ("train", "eval", "predict")]
+_PAIRS += ["--max_seq_length=16", "--train_step=16", "--gradient_accumulation_steps=2"]
 _EVALUATED = ("checkpoints", "best")
 _SEEDS = [f"seed-{seed}/{folder}" for seed in (7, 8) for folder in _EVALUATED]
 _BUILT = ("_build", "_build", "")
@@ -212,6 +231,7 @@ CONFIGURATIONS = {
         Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),
         Configuration("multiple choice", "run_race", _fine_tuning("race", *_RACE), _EVALUATED),
         Configuration("tagging", "run_tagger", _fine_tuning("tags", *_TAGS), _EVALUATED),
+        Configuration("embedding", "run_embedder", _fine_tuning("pairs", *_PAIRS), _EVALUATED),
         Configuration("builder", BUILD, _building("--dupe_factor=40"), _BUILT),
         Configuration(
             "builder, compact, 2 workers",
