@@ -17,8 +17,6 @@ nothing is written. The result is read back and compared.
 
 from __future__ import annotations
 
-import warnings
-
 from absl import flags
 
 from albert_tf.cli import script
@@ -51,8 +49,6 @@ def define_flags() -> None:
 @script.command(define_flags)
 def main() -> None:
     """Runs the command."""
-    # The report below lists these weights.
-    warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(
         FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial, FLAGS.overwrite
     )

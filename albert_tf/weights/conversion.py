@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 from albert_tf.errors import AlbertError
@@ -38,6 +39,9 @@ def convert(
         are written. Otherwise a fine-tuned model is written with its head in the format "hf".
       overwrite: replace a model of the same format in `output_dir`; see folders.new_folder.
 
+    Returns:
+      Which weights were written, and which the source lacks or has besides.
+
     Raises:
       AlbertError: the source cannot be loaded, the format cannot represent the model, or the folder
         is not empty.
@@ -55,7 +59,9 @@ def convert(
         head_values(task)  # Refuses a head that Hugging Face's code does not have.
     write = dict(zip(FORMATS, (write_tf2, write_tf1, write_hugging_face)))[to]
     with folders.new_folder(output_dir, overwrite, from_path) as folder:
-        model = load_pretrained(from_path, allow_partial or bool(task))
+        with warnings.catch_warnings():  # The report lists these weights.
+            warnings.filterwarnings("ignore", ".* was loaded in part")
+            model = load_pretrained(from_path, allow_partial or bool(task))
         if model.tokenizer is None:
             log.info(
                 f"There is no vocabulary beside {from_path}, so the result has none: put it "

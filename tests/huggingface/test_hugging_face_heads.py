@@ -22,12 +22,17 @@ from albert_tf import (
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns
+from albert_tf.tasks.tagging.data import TaggingSpec
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.weights.conversion import convert
+from albert_tf.weights.load import POOLER
 from albert_tf.weights.run_folder import RunFolder
 from albert_tf.weights.thresholds import save_thresholds
+from tests.support.cases import slow
 from tests.support.weights import GOLDEN, weights_of
 
 HEADS = GOLDEN / "hf_heads"
@@ -97,7 +102,10 @@ def test_a_head_is_trained_further_and_its_labels_are_matched_by_name(tmp_path):
     assert before.evaluate(rows)["loss"] != renamed.evaluate(rows)["loss"]
 
 
-@pytest.mark.parametrize("name", ["classification", "answering"])
+@pytest.mark.parametrize(
+    "name",
+    ["classification", "answering", *slow("multi_label", "regression", "choice", "tagging")],
+)
 def test_it_is_exported_with_text(name, tmp_path):
     export_model(str(HEADS / name), str(tmp_path / "export"))  # Checks its answers.
     assert (tmp_path / "export" / "saved_model.pb").exists()
@@ -147,6 +155,25 @@ def test_a_classifier_goes_there_and_back(several, run, tmp_path):
     convert(theirs, "hf", str(tmp_path / "again"))
     for name in ("tokenizer_config.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "hf" / name).read_bytes()
+
+
+@pytest.mark.filterwarnings("error:.* was loaded in part")
+@pytest.mark.parametrize(
+    ("model", "task_class", "spec", "answers"),
+    [
+        (TextTagger, TaggingTask, TaggingSpec(("B-A", "I-A", "O"), 32), lambda x: x.predict(TEXTS)),
+        (MultipleChoice, MultipleChoiceTask, MultipleChoiceSpec(32, 16), lambda x: x.choose(TEXTS)),
+    ],
+)
+def test_taggers_and_choosers_go_there_and_back(model, task_class, spec, answers, run):
+    ours, theirs = run(task_class, spec)
+    convert(ours, "hf", theirs)
+    before, after = model.load(ours), model.load(theirs)
+    assert after.task.spec == before.task.spec
+    found, wanted = (weights_of(x.model) for x in (after, before))
+    # Taggers do not use the pooler, and have none there.
+    np.testing.assert_equal(found, {**wanted, **{name: found[name] for name in POOLER}})
+    assert answers(after) == answers(before)
 
 
 def test_a_regressor_answers_in_its_own_unit_there(run):
