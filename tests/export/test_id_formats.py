@@ -18,6 +18,11 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.scripts import export_tfhub
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.embedding.data import EmbeddingSpec
+from albert_tf.tasks.embedding.task import EmbeddingTask
+from albert_tf.tasks.export import task_export, text_form
+from albert_tf.tasks.tagging.data import TaggingSpec
+from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.support.builders import tiny_config
 from tests.support.cases import slow
@@ -176,3 +181,26 @@ def test_a_classifier_is_exported_with_vocabulary_and_labels(
     names = {}
     exec(code.replace("1854", "18"), names)
     assert names["outputs"][output].shape == ((1, 3) if labels else (1,))
+
+
+@pytest.mark.usefixtures("self_check_here")
+@pytest.mark.parametrize("file_format", ["tflite", "onnx"])
+@pytest.mark.parametrize(
+    ("task_class", "spec", "outputs"),
+    [
+        (TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 14), "tags scores"),
+        (EmbeddingTask, EmbeddingSpec(14), "embedding"),
+        (TextClassificationTask, ClassificationSpec(("a",), 14, multi_label=True), "probabilities"),
+    ],
+)
+def test_each_kind_is_checked(
+    task_class, spec, outputs, file_format, request, wordpiece_tokenizer, tmp_path
+):
+    if file_format == ONNX:
+        request.getfixturevalue("onnxruntime")
+    task = task_class(tiny_config(wordpiece_tokenizer.vocab_size), wordpiece_tokenizer, spec)
+    export = task_export(task, task.build_model(), file_format=file_format)
+    assert publish(export, str(tmp_path / "export"), {}) < 1e-5
+    assert {*export.probes[0].expected} == {*outputs.split()}
+    labels = export.files.get("labels.txt", b"").decode().split()
+    assert labels == [*text_form(task, None).labels]
