@@ -19,6 +19,7 @@ from albert_tf.tasks.tables import TextColumns
 from albert_tf.tasks.tagging.data import TaggingSpec
 from albert_tf.tasks.tagging.tagger import TextTagger
 from albert_tf.tasks.tagging.task import TaggingTask
+from tests.support.weights import GOLDEN
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
 
@@ -38,13 +39,14 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("labels", [("no", "perhaps"), (9, 1000000)])
+@pytest.mark.parametrize("labels", [("no", "perhaps"), (9, 1000000), None])
 def test_texts_are_classified(labels, albert, classifier):
-    folder = classifier(labels)
+    folder = classifier(labels) if labels else str(GOLDEN / "hf_heads/classification")
     expected = TextClassifier.load(folder).predict(TEXTS)
+    width = max(len(str(row.label)) for row in expected)
     lines = albert("classify", folder, *TEXTS).ok().stdout.splitlines()
     for line, row, text in zip(lines, expected, TEXTS):
-        assert line == f"{row.probability:6.1%}  {row.label!s:7}  {text}"
+        assert line == f"{row.probability:6.1%}  {row.label!s:{width}}  {text}"
     printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
     assert printed == [{"text": text, **row._asdict()} for text, row in zip(TEXTS, expected)]
 
