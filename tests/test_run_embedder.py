@@ -48,14 +48,11 @@ def test_pairs_are_learned_found_and_written(tmp_path, run_script):
     ).ok()  # fmt: skip
     results = json.loads((folder / "run/eval_results.json").read_text())
     assert results["mrr"] == results["recall_at_1"] == 1
-    run_script(
-        run_embedder,
-        "--do_predict",
-        f"--predict_file={folder}/new.txt",
-        f"--output_dir={folder}/run",
-    ).ok()
+    flags = "--do_predict", f"--predict_file={folder}/new.txt", f"--output_dir={folder}/run"
+    run_script(run_embedder, *flags).ok()
     vectors = np.load(folder / "run/vectors.npy")
     embedder = albert_tf.TextEmbedder.load(folder / "run")
+    assert embedder.task.config.hidden_dropout_prob == 0.1  # Recipe; the given model has none.
     np.testing.assert_allclose(embedder.embed(texts), vectors, atol=1e-5)
     assert embedder.embed([]).shape == (0, 32)
     assert embedder.evaluate(folder / "eval.jsonl")["mrr"] == 1

@@ -3,7 +3,6 @@
 """Models that take texts answer in a graph as they do in Python."""
 
 import contextlib
-import dataclasses
 import random
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.errors import AlbertError
 from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import publish
 from albert_tf.io import files
@@ -91,25 +89,17 @@ def test_classifiers_of_long_texts(settings, sentencepiece_tokenizer, odd_texts)
     assert len(scores) == 42 and scores.std(axis=0).min() > 1e-3
 
 
+@pytest.mark.usefixtures("self_check_here")
 def test_labels_at_their_thresholds_are_no_fault(sentencepiece_tokenizer, tmp_path):
     spec = ClassificationSpec(tuple(range(1000)), 14, multi_label=True)
     task = make_task(TextClassificationTask, spec, sentencepiece_tokenizer)
     model = task.build_model()
-    other = task_export(task, model)
-    thresholds = other.probes[0].expected["probabilities"][0].tolist()
+    thresholds = task_export(task, model).probes[0].expected["probabilities"][0].tolist()
     task.thresholds = dict(zip(spec.names, thresholds))
     export = task_export(task, model)
-    with checked_in_this_process():
-        publish(export, str(tmp_path / "saved"), {})
-        task.thresholds = None  # Graphs may be traced while they are saved.
-        with pytest.raises(AlbertError, match="other values in 'chosen'"):
-            publish(dataclasses.replace(other, probes=export.probes), str(tmp_path / "other"), {})
-
-
-def test_vectors(sentencepiece_tokenizer, odd_texts):
-    task = make_task(EmbeddingTask, EmbeddingSpec(14), sentencepiece_tokenizer)
-    found = compare(task, {"texts": odd_texts[:50]})["embedding"]
-    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), 1, atol=1e-5)
+    publish(export, str(tmp_path / "saved"), {})
+    masked = [probe.expected["chosen"].mask.mean() for probe in export.probes]
+    assert masked[0] == 1 and max(masked[1:]) < 0.5
 
 
 def test_multiple_choice(sentencepiece_tokenizer, odd_texts):

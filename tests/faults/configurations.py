@@ -17,13 +17,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data_prep.pretraining_build import build_pretraining_data
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from tests import (
-    test_run_classifier,
-    test_run_embedder,
-    test_run_race,
-    test_run_squad,
-    test_run_tagger,
-)
+from tests import test_run_classifier, test_run_race, test_run_squad, test_run_tagger
+from tests import test_run_embedder as embedder
 from tests.faults.kills import Configuration
 from tests.support.builders import tiny_config, write_vocabulary
 
@@ -93,11 +88,9 @@ def _write_tags(folder: Path) -> None:
 
 def _write_pairs(folder: Path) -> None:
     folder.mkdir()
-    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    config = dataclasses.replace(test_run_embedder.CONFIG, **rates)
-    _write_model_files(folder, test_run_embedder.WORDS, config)
+    _write_model_files(folder, embedder.WORDS, embedder.CONFIG)
     for name, count in (("train", 80), ("eval", 8), ("predict", 6)):
-        rows = map(json.dumps, test_run_embedder.pairs(count, name))
+        rows = map(json.dumps, embedder.pairs(count, name))
         (folder / f"{name}.jsonl").write_text("\n".join(rows))
 
 
@@ -172,7 +165,7 @@ _RACE = ["--data_dir={}", "--max_seq_length=24", "--max_qa_length=8", "--train_s
 _TAGS = [f"--{name}_file={{}}/{name}.txt" for name in ("train", "eval", "predict")]
 _TAGS += ["--max_seq_length=8", "--train_step=16"]
 _PAIRS = [f"--{name}_file={{}}/{name}.jsonl" for name in ("train", "eval", "predict")]
-_PAIRS += ["--max_seq_length=16", "--train_step=16", "--gradient_accumulation_steps=2"]
+_PAIRS += ["--train_step=16", "--gradient_accumulation_steps=2", "--dropout=0.1"]
 _EVALUATED = ("checkpoints", "best")
 _SEEDS = [f"seed-{seed}/{folder}" for seed in (7, 8) for folder in _EVALUATED]
 _BUILT = ("_build", "_build", "")

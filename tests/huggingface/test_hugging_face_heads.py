@@ -15,6 +15,7 @@ from albert_tf import (
     MultipleChoice,
     QuestionAnswerer,
     TextClassifier,
+    TextEmbedder,
     TextRegressor,
     TextTagger,
     export_model,
@@ -22,6 +23,8 @@ from albert_tf import (
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.tasks.embedding.data import EmbeddingSpec
+from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.tables import TextColumns
@@ -29,7 +32,6 @@ from albert_tf.tasks.tagging.data import TaggingSpec
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.weights.conversion import convert
-from albert_tf.weights.load import POOLER
 from albert_tf.weights.run_folder import RunFolder
 from albert_tf.weights.thresholds import save_thresholds
 from tests.support.cases import slow
@@ -159,21 +161,23 @@ def test_a_classifier_goes_there_and_back(several, run, tmp_path):
 
 @pytest.mark.filterwarnings("error:.* was loaded in part")
 @pytest.mark.parametrize(
-    ("model", "task_class", "spec", "answers"),
+    ("model", "task_class", "spec", "answer"),
     [
-        (TextTagger, TaggingTask, TaggingSpec(("B-A", "I-A", "O"), 32), lambda x: x.predict(TEXTS)),
-        (MultipleChoice, MultipleChoiceTask, MultipleChoiceSpec(32, 16), lambda x: x.choose(TEXTS)),
+        (TextTagger, TaggingTask, TaggingSpec(("B-A", "I-A", "O"), 32), "predict"),
+        (MultipleChoice, MultipleChoiceTask, MultipleChoiceSpec(32, 16), "choose"),
+        (TextEmbedder, EmbeddingTask, EmbeddingSpec(30), "embed"),
+        (TextEmbedder, EmbeddingTask, EmbeddingSpec(20, "cls", normalize=False), "embed"),
     ],
 )
-def test_taggers_and_choosers_go_there_and_back(model, task_class, spec, answers, run):
+def test_other_tasks_go_there_and_back(model, task_class, spec, answer, run):
     ours, theirs = run(task_class, spec)
-    convert(ours, "hf", theirs)
+    report = convert(ours, "hf", theirs)
     before, after = model.load(ours), model.load(theirs)
     assert after.task.spec == before.task.spec
-    found, wanted = (weights_of(x.model) for x in (after, before))
-    # Taggers do not use the pooler, and have none there.
-    np.testing.assert_equal(found, {**wanted, **{name: found[name] for name in POOLER}})
-    assert answers(after) == answers(before)
+    weights = (weights_of(loaded.model) for loaded in (before, after))
+    np.testing.assert_equal(*({name: own[name] for name in report.matched} for own in weights))
+    found, wanted = (getattr(loaded, answer)(TEXTS) for loaded in (after, before))
+    np.testing.assert_equal(found, wanted)
 
 
 def test_a_regressor_answers_in_its_own_unit_there(run):

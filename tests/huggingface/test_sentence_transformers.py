@@ -13,8 +13,6 @@ import pytest
 from albert_tf import TextEmbedder
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.embedding.data import EmbeddingSpec
-from albert_tf.tasks.embedding.task import EmbeddingTask
-from albert_tf.weights.conversion import convert
 from tests.support.weights import GOLDEN
 
 HEADS = GOLDEN / "hf_heads"
@@ -24,21 +22,8 @@ TEXTS = ["the unaffable resume", "50 running, wanted", "Wanted: the running rés
 def test_vectors_are_those_of_sentence_transformers():
     embedder = TextEmbedder.load(str(HEADS / "embedding"))
     assert embedder.task.spec == EmbeddingSpec(24, "mean", normalize=True)
-    np.testing.assert_allclose(
-        embedder.embed(TEXTS),
-        np.load(HEADS / "embedding/expected.npz")["vectors"],
-        rtol=0,
-        atol=1e-5,
-    )
-
-
-@pytest.mark.parametrize("spec", [EmbeddingSpec(20, "cls", normalize=False), EmbeddingSpec(30)])
-def test_a_converted_model_is_read_back(spec, run):
-    folder, target = run(EmbeddingTask, spec)
-    convert(folder, "hf", target)
-    first, second = TextEmbedder.load(folder), TextEmbedder.load(target)
-    assert first.task.spec == second.task.spec
-    np.testing.assert_array_equal(first.embed(TEXTS), second.embed(TEXTS))
+    expected = np.load(HEADS / "embedding/expected.npz")["vectors"]
+    np.testing.assert_allclose(embedder.embed(TEXTS), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
