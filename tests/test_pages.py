@@ -224,6 +224,13 @@ def test_the_guide_to_adapting_a_model_runs(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_guide_to_search_runs(tmp_path):
+    text = replaced(page("guides/search"), {"train_step=150": "train_step=2"})
+    printed = run_page(text, tmp_path).splitlines()
+    assert re.search(r"^TF-IDF .*", text, flags=re.M)[0] in printed
+
+
+@pytest.mark.slow
 def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
     for part, names in (("train", ("darwin", "doyle", "smith")), ("heldout", ("dickens",))):
         (tmp_path / "corpus" / part).mkdir(parents=True)
@@ -278,6 +285,7 @@ def test_all_blocks_run(tmp_path, monkeypatch):
     np.testing.assert_allclose(
         classify(texts)["probabilities"], names["classifier"].probabilities(texts), atol=1e-4
     )
+    np.testing.assert_array_equal(*(names[x].probabilities(texts) for x in ("again", "classifier")))
     assert names["reader"].task.spec.doc_stride == 8
     assert np.isfinite(names["regressor"].predict(["A book."])).all()
     assert 0 < names["found"].probability <= 1

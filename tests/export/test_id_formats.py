@@ -69,6 +69,7 @@ def inputs_of_all_sizes():
 
 def assert_outputs(found, encoder, inputs):
     expected = encoder({name: tf.constant(value) for name, value in inputs.items()})
+    assert {*found} == {"pooled_output", "sequence_output"}
     for name, value in found.items():
         np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-5)
 
