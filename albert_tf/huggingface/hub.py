@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads models from Hugging Face with the library huggingface_hub.
+"""Downloads models from Hugging Face, and uploads them, with the library huggingface_hub.
 
 Its cache, offline mode, endpoint and token follow that library's conventions (HF_HOME,
 HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN or `hf auth login`).
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from typing import Any
 
 from albert_tf.errors import AlbertError, first_line, root_cause
 from albert_tf.huggingface import (
@@ -82,4 +83,32 @@ def _download(model: str, names: list[str]) -> str:
             f"{model} is not in Hugging Face's cache as a whole, and cannot be downloaded "
             f"({first_line(root_cause(error))}); check the network and HF_HUB_OFFLINE, or download "
             "the model elsewhere and give its folder."
+        ) from error
+
+
+def upload(folder: str, repo_id: str, **options: Any) -> str:
+    """Uploads the files of a folder, and returns the address of the commit.
+
+    Args:
+      folder: a local folder; hidden files are left out.
+      repo_id: OWNER/NAME of a model, which is created if it is not there.
+      **options: of huggingface_hub.create_repo, such as `private=True`.
+
+    Raises:
+      AlbertError: huggingface_hub is not installed, or Hugging Face refuses or cannot be reached.
+    """
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise AlbertError(
+            "To upload a model, install huggingface_hub (the extra `hub` of this package)."
+        ) from error
+    try:
+        huggingface_hub.create_repo(repo_id, exist_ok=True, **options)
+        files = {"folder_path": folder, "ignore_patterns": ".*"}
+        return huggingface_hub.upload_folder(repo_id=repo_id, **files).commit_url
+    except Exception as error:  # See `_download`.
+        raise AlbertError(
+            f"{repo_id} cannot be uploaded ({first_line(root_cause(error))}); check the name, the "
+            "network, and that you are logged in (`hf auth login`, or HF_TOKEN)."
         ) from error

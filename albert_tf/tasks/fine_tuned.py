@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.hub import upload
 from albert_tf.io.files import path_of, read_object
 from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
@@ -172,6 +175,23 @@ class FineTunedModel:
         from albert_tf.tasks.export import publish_task
 
         publish_task(self.task, self.model, self.output_dir, path, overwrite)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Uploads the model of the output directory in Hugging Face's format; see `hub.upload`.
+
+        The model card has the metrics of the evaluation. Returns the address of the commit.
+
+        Raises:
+          AlbertError: Hugging Face's code has no such head; or see `hub.upload`.
+
+        Example:
+          classifier.push_to_hub("OWNER/NAME", private=True)
+        """
+        from albert_tf.weights.conversion import convert
+
+        with tempfile.TemporaryDirectory() as folder:
+            convert(self.folder, "hf", path := os.path.join(folder, "model"))
+            return upload(path, repo_id, **options)
 
     def __repr__(self) -> str:
         """Says where the model is from, what it was trained for, and how large it is."""

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,3 +209,17 @@ def test_only_a_head_that_hugging_face_has_is_written(version, plain, run, tmp_p
     assert after.task.spec == before.task.spec
     assert after.threshold == before.threshold == (-1.5 if plain else None)
     assert after.answer("the", TEXTS) == before.answer("the", TEXTS)
+
+
+def test_a_model_is_uploaded_with_its_card(run, server, monkeypatch):
+    folder, target = run(TextClassificationTask, ClassificationSpec(("no", "yes"), 24))
+    api = importlib.import_module("huggingface_hub.hf_api").api
+    monkeypatch.setattr(api, "endpoint", server.url)
+    classifier = TextClassifier.load(folder)
+    assert classifier.push_to_hub("ab/cd") == f"{server.url}/ab/cd/commit/1"
+    convert(folder, "hf", target)
+    paths = [path for path in Path(target).iterdir() if path.name[0] != "."]
+    assert server.models["ab/cd"] == {path.name: path.read_bytes() for path in paths}
+    assert b"| accuracy | 0.75 |" in server.models["ab/cd"]["README.md"]
+    with pytest.raises(AlbertError, match=r"a/b/c cannot be uploaded .* logged in"):
+        classifier.push_to_hub("a/b/c")

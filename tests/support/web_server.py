@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import http.server
@@ -83,6 +84,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._get()
+
+    def do_POST(self) -> None:
+        """Takes an upload: creates a model, says how to send its files, and keeps them."""
+        action = self._note().split("/")
+        lines = self.rfile.read(int(self.headers["Content-Length"])).splitlines()
+        first, *files = [json.loads(line) for line in lines]
+        if action[2] == "repos":
+            self._answer_json({"url": f"{self.server.url}/{first['organization']}/{first['name']}"})
+        elif action[2] == "validate-yaml":  # Of the model card.
+            self._answer_json({})
+        elif action[5] == "preupload":
+            how = {"uploadMode": "regular", "shouldIgnore": False}
+            self._answer_json({"files": [{"path": x["path"], **how} for x in first["files"]]})
+        else:
+            self.server.models[model := "/".join(action[3:5])] = {
+                x["value"]["path"]: base64.b64decode(x["value"]["content"]) for x in files
+            }
+            self._answer_json(
+                {"commitUrl": f"{self.server.url}/{model}/commit/1", "commitOid": COMMIT}
+            )
 
     def _note(self) -> str:
         self.server.requests.append((self.command, self.path))
