@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from albert_tf.data.context import DataSource, InputFn
 from albert_tf.errors import AlbertError
@@ -59,7 +59,8 @@ class TrainSpec:
         return cls(source.train_input_fn, max_steps, source.fingerprint, source.description)
 
 
-class EvalSpec(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class EvalSpec:
     """What to evaluate on.
 
     Attributes:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import shutil
@@ -96,7 +97,7 @@ def half_trained(tmp_path, make):
         estimator, spec, source = make(tmp_path, **settings)
         estimator.task.metrics = metrics
         if eval_spec:
-            eval_spec = eval_spec._replace(input_fn=source.eval_input_fn)
+            eval_spec = dataclasses.replace(eval_spec, input_fn=source.eval_input_fn)
         return estimator.train_and_evaluate(spec, eval_spec)
 
     with pytest.raises(KeyboardInterrupt):
