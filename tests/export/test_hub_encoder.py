@@ -59,12 +59,6 @@ def layer(loaded):
     return hub.KerasLayer(loaded, trainable=True)
 
 
-def assert_all_moved(weights, before):
-    for weight, old in zip(weights, before):
-        if not weight.name.endswith(WITHOUT_GRADIENT):
-            assert np.abs(weight.numpy() - old).max() > 1e-7, weight.name
-
-
 def batch(rows=2, length=10, seed=0):
     generator = np.random.default_rng(seed)
     mask = np.ones([rows, length], np.int32)
@@ -182,7 +176,9 @@ def test_it_trains_on_two_replicas(saved):
         strategy.run(replica_step, args=(inputs,))
 
     step(next(iter(data)))
-    assert_all_moved(layer.weights, before)
+    for weight, old in zip(layer.weights, before):
+        moved = np.abs(weight.numpy() - old).max() > 1e-7
+        assert moved or weight.name.endswith(WITHOUT_GRADIENT), weight.name
 
 
 def test_the_asset_is_the_vocabulary(loaded, saved, sentencepiece_tokenizer):
