@@ -174,8 +174,7 @@ def test_the_guide_to_fine_tuning_runs(tmp_path, hub):
     }
     printed = run_page(replaced(page("guides/fine_tune"), shorter), tmp_path, hub)
     results = [
-        json.loads((tmp_path / f"runs/{name}/eval_results.json").read_text())
-        for name in ("authors", "authors-python")
+        read(tmp_path / f"runs/{x}/eval_results.json") for x in ("authors", "authors-python")
     ]
     assert results[0]["accuracy"] == results[1]["accuracy"] > 0.3  # Of six authors.
     rows = (tmp_path / "runs/authors/predictions.tsv").read_text().splitlines()
@@ -190,7 +189,7 @@ def test_the_guide_to_question_answering_runs(tmp_path, hub):
         content = json.dumps(squad_content("2.0", examples))
         (tmp_path / f"{part}-v2.0.json").write_text(content)
     printed = run_page(page("guides/question_answering"), tmp_path, hub)
-    assert len(json.loads((tmp_path / "runs/squad/predictions.json").read_text())) == 6
+    assert len(read(tmp_path / "runs/squad/predictions.json")) == 6
     # The third training starts from all weights of the second, also those of the head.
     assert printed.count("not in the checkpoint") == 2
     assert "not in the checkpoint" not in printed.rpartition("Fine-tuning for")[2]

@@ -207,24 +207,21 @@ def chosen(jit_compile="auto", replicas=1):
     return tuple(mode_of(batch) is GraphMode.XLA for batch in (ONE_LENGTH, LENGTHS))
 
 
-def test_a_cpu_compiles_only_if_it_is_told_to():
-    assert chosen() == (False, False)
+@pytest.mark.parametrize(
+    ("details", "auto"),
+    [
+        ([], (False, False)),  # A CPU.
+        ([NVIDIA], (True, False)),
+        ([NVIDIA, NVIDIA], (False, False)),
+        ([{"device_name": "another maker's"}], (False, False)),
+    ],
+)
+def test_one_gpu_of_nvidia_alone_compiles_steps_of_one_length_untold(gpu, details, auto):
+    if details:
+        gpu(*details)
+    assert chosen(replicas=max(1, len(details))) == auto
     assert chosen(jit_compile=True) == (True, True)
     assert chosen(jit_compile=False) == (False, False)
-
-
-def test_one_gpu_compiles_steps_of_batches_of_one_length(gpu):
-    gpu(NVIDIA)
-    assert chosen() == (True, False)
-    assert chosen(jit_compile=True) == (True, True)
-    assert chosen(jit_compile=False) == (False, False)
-
-
-def test_several_gpus_and_those_of_other_makers_do_not_compile(gpu):
-    gpu(NVIDIA, NVIDIA)
-    assert chosen(replicas=2) == (False, False)
-    gpu({"device_name": "another maker's"})
-    assert chosen() == (False, False)
 
 
 def test_a_gpu_without_the_compiler_goes_on_without_it_and_says_so(gpu, capsys):
