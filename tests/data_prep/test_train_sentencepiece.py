@@ -134,7 +134,6 @@ def test_a_folder_in_use_by_another_process_is_refused(tmp_path, corpus, hold):
 @pytest.mark.parametrize(
     ("data", "vocab_size", "message"),
     [
-        (b"", 100, "No sentence of at most 4192 bytes"),
         (b"\n\n \r\n", 100, "No sentence of at most 4192 bytes"),
         (b"x" * 5000, 100, "1 were too long"),
         (b"one two three\n" * 50, 5000, r"train: Vocabulary size too high \(5000\).* <= \d+"),

@@ -107,17 +107,13 @@ def test_a_record_of_another_layout_is_located(tmp_path, check):
 
 
 def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
-    write(tmp_path, encoded(good_columns()))
-    changed = good_columns()
-    changed["next_sentence_labels"][3] = 0
-    for columns, message in (
-        (good_columns(19), "it has another checksum"),
-        (changed, "it has another checksum"),
-    ):
-        records.write_shard(str(tmp_path / "a.tfrecord"), encoded(columns))
-        faulty, error = check()
-        assert faulty == 1
-        assert message in error
+    columns = good_columns()
+    write(tmp_path, encoded(columns))
+    columns["next_sentence_labels"][3] = 0
+    records.write_shard(str(tmp_path / "a.tfrecord"), encoded(columns))
+    faulty, error = check()
+    assert faulty == 1
+    assert "it has another checksum" in error
 
 
 def test_all_damaged_records_are_located_and_other_shards_are_still_checked(tmp_path, capsys):
