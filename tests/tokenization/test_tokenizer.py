@@ -88,6 +88,8 @@ def test_an_option_must_not_contradict_the_saved_specification(tmp_path, small_m
     assert Tokenizer.from_file(path, lower_case=True).spec.lower_case
     with pytest.raises(AlbertError, match="says `lower_case`=True, but False was given"):
         Tokenizer.from_file(path, lower_case=False)
+    with pytest.raises(AlbertError, match="`lower_case`='no' must be True, False or None"):
+        Tokenizer.from_file(path, "no")
 
 
 def test_a_changed_vocabulary_file_is_refused(tmp_path, wordpiece):
@@ -164,12 +166,6 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
         AlbertError, match=r"lacks <pad>, \[CLS\], \[SEP\], \[MASK\]; train .* albert tr"
     ):
         Tokenizer.from_file(str(tmp_path / "plain.model"))
-
-
-def test_options_are_checked(tmp_path, wordpiece):
-    path = str(tmp_path / "vocab.txt")
-    with pytest.raises(AlbertError, match="`lower_case`='no' must be True, False or None"):
-        Tokenizer.from_file(path, "no")
 
 
 @pytest.mark.parametrize("text", [None, 3, b"a text", ["a text"]])

@@ -88,6 +88,8 @@ def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
     assert expected.std() > 1e-3
     with pytest.raises(AlbertError, match="run predicts numbers; open it with TextRegressor"):
         TextClassifier.load(folder)
+    with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
+        TextClassifier.load(None)
 
 
 SINGLE = [
@@ -122,11 +124,6 @@ def test_a_model_that_answers_with_nan_is_refused(run):
     classifier.model.trainable_variables[-1].assign([np.nan, 0.0])
     with pytest.raises(DivergedError, match="The model gives NaN for 2 of 2 examples"):
         classifier.predict(["w1", "w2"])
-
-
-def test_a_folder_that_is_not_a_path_is_refused():
-    with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
-        TextClassifier.load(None)
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,9 @@ def test_the_training_questions_are_no_evaluation(tmp_path):
         MultipleChoice.train("albert_tiny_books", rows, path, output_dir=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"label": None}, "eval row 1: the answer is missing"),
-        ({"options": "abc"}, "eval row 1: 'options' must be a list"),
-    ],
-)
-def test_wrong_questions_are_named(changes, message, tmp_path):
-    rows = [ROWS[0], {**ROWS[1], **changes}]
-    with pytest.raises(AlbertError, match=message):
+def test_a_missing_answer_is_named(tmp_path):
+    rows = [ROWS[0], {**ROWS[1], "label": None}]
+    with pytest.raises(AlbertError, match="eval row 1: the answer is missing"):
         MultipleChoice.train("albert_tiny_books", ROWS, rows, output_dir=tmp_path)
 
 
