@@ -76,10 +76,13 @@ count_setting = functools.partial(setting, minimum=1)
 training_setting = functools.partial(setting, needs="do_train")
 
 
-def with_default(cls: type, name: str, default: Any, note: str = "") -> Any:
-    """Declares the field `name` of a subclass with another default, and a note in its help."""
+def with_default(cls: type, name: str, default: Any, note: str = "", **others: Any) -> Any:
+    """Declares the field `name` of a subclass with another default, and a note in its help.
+
+    For `others` see `setting`.
+    """
     known = cls.__dataclass_fields__[name].metadata
-    changed = {**known, "help": f"{known['help']} {note}".strip()}
+    changed = {**known, "help": f"{known['help']} {note}".strip(), **others}
     return dataclasses.field(default=default, metadata=changed)
 
 

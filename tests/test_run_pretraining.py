@@ -138,6 +138,10 @@ def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path
     again = run(tmp_path, *flags, records=compact)
     assert again.returncode == 0, again.stderr
     assert json.loads(results.read_text()) == pytest.approx(expected, rel=1e-5)
+    other = [f"--init_checkpoint={tmp_path / 'run'}", f"--output_dir={tmp_path / 'other'}"]
+    assert run(tmp_path, *flags, *other, records=compact).returncode == 0
+    found = json.loads((tmp_path / "other/eval_results.json").read_text())
+    assert found == pytest.approx(expected, rel=1e-5)
     part = run(tmp_path, *flags, "--max_eval_steps=2", records=compact)
     number = re.search(r"Evaluating on the first 14 of (\d+) held-out examples", part.stdout)[1]
     assert json.loads(results.read_text())["evaluated_share"] == pytest.approx(14 / int(number))

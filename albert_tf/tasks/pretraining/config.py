@@ -35,6 +35,13 @@ class PretrainingConfig(RunConfig):
         "(Devlin et al., 2019); in proportion to the square root of the batch (You et al., 2020; "
         "Malladi et al., 2022).",
     )
+    init_checkpoint: str | None = with_default(
+        RunConfig,
+        "init_checkpoint",
+        None,
+        "Without training it is what do_eval evaluates, if output_dir has no checkpoint.",
+        needs=None,
+    )
     precision: str | None = with_default(
         RunConfig, "precision", None, "Default: float32, or auto with time_budget."
     )
