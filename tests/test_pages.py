@@ -76,7 +76,7 @@ def test_the_commands_of_albert_run(tmp_path):
         (tmp_path / name).write_text("Ada wrote it.\nIn 1843.\n")
     with gzip.open(tmp_path / "reviews.txt.gz", "wt") as f:
         f.write("A fine book.\nA dull one.\n")
-    shorter = {"--num_train_epochs=25": "--train_step=2"}
+    shorter = {"--num_train_epochs=10": "--train_step=2"}
     run_page(replaced(page("command_line"), shorter), tmp_path, python=False)
     assert np.load(tmp_path / "vectors.npy").shape == (2, 256)
     assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 2

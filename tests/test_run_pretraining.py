@@ -171,6 +171,7 @@ def test_a_run_from_another_runs_weights_starts_at_step_0_and_warns_of_a_long_wa
         (["--input_file=/nowhere/*.tfrecord"], "No record file matches '/nowhere/*.tfrecord'"),
         (["--init_checkpoint=/nowhere"], "There is no checkpoint at /nowhere"),
         (["--do_eval"], "--do_eval needs --eval_input_file"),
+        (["--eval_input_file=x"], "--eval_input_file would be ignored: without --do_eval"),
         (["--strategy=tpu"], "TPUs not found in the cluster"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
         (

@@ -81,8 +81,7 @@ def define_settings(cls: type[Settings], without: Collection[str] = ()) -> None:
         else:
             kind = {"int": "integer", "str": "string"}.get(kind, kind)
             getattr(flags, f"DEFINE_{kind}")(name, default, text)
-        if known["needs"]:
-            _needs[name] = known["needs"]
+        _needs[name] = known["needs"]
 
 
 def _text(choice: object) -> str | None:

@@ -23,6 +23,7 @@ from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import read_lines
 from albert_tf.io.text_tables import table_kind
 from albert_tf.pretrained.locate import locate
+from albert_tf.tasks.tables import TextColumns, read_texts
 from albert_tf.weights.run_folder import RunFolder, model_folder
 
 
@@ -53,7 +54,9 @@ def input_lines(given: Sequence[str]) -> list[str]:
     """
     if given and FLAGS.input_file:
         raise AlbertError("Give TEXT or --input_file, not both.")
-    if FLAGS.input_file:
+    if table := given_table(given):
+        lines = [row.text for row in read_texts(table, TextColumns("text"))]
+    elif FLAGS.input_file:
         lines = list(read_lines(FLAGS.input_file))
     elif not given and sys.stdin is not None and not sys.stdin.isatty():
         try:

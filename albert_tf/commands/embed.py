@@ -37,7 +37,7 @@ from albert_tf.weights.run_folder import find_task, model_folder
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with one text per line.")
+    define_input_flag("File with one text per line, or a table with a column `text`.")
     define_path("output_file", None, "Write the vectors to this .npy file.")
     define_overwrite_flag()
 

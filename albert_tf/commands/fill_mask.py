@@ -23,7 +23,7 @@ from albert_tf.commands.common import define_use_flags, input_lines, open_pretra
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_use_flags("File with one text per line.")
+    define_use_flags("File with one text per line, or a table with a column `text`.")
     flags.DEFINE_integer("top_k", 5, "Number of results for each text.", 1)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import textwrap
 from typing import TextIO
@@ -31,7 +32,7 @@ class _Terminal(logging.Handler):
 def show(text: str, file: TextIO) -> None:
     """Prints a text, on a terminal in lines of at most 80 columns; paths are not cut.
 
-    Commands to paste, indented lines, stay as they are.
+    Commands to paste stay as they are.
 
     Work goes on without a reader, such as a closed terminal, or `tee` that has ended.
     """
@@ -40,7 +41,8 @@ def show(text: str, file: TextIO) -> None:
             80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
         text = "\n".join(
-            wrap.fill(x) if len(x) > 80 and x[:2] != "  " else x for x in text.split("\n")
+            wrap.fill(x) if len(x) > 80 and not re.match("  albert |    --", x) else x
+            for x in text.split("\n")
         )
     try:
         print(text, file=file, flush=True)

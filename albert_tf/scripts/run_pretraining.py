@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains ALBERT on records of albert create-pretraining-data.
 
-  albert pretrain --input_file=records/train \\
+  albert pretrain --do_eval --input_file=records/train \\
     --eval_input_file=records/heldout --albert_config_file=albert_base_v2 \\
     --output_dir=runs/base --train_batch_size=256
 

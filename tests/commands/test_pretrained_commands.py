@@ -41,6 +41,10 @@ def test_vectors_of_lines_are_written_to_a_file(albert, model, tmp_path):
     assert done.stdout == f"{vectors}: 3 vectors of 256 numbers.\n"
     expected = model.embed(TEXTS)
     np.testing.assert_array_equal(np.load(vectors), expected)
+    table = tmp_path / "texts.csv"
+    table.write_text("id,text\n" + "".join(f'{i},"{x}"\n' for i, x in enumerate(TEXTS)))
+    albert(*given, "--overwrite", f"--input_file={table}").ok()
+    np.testing.assert_array_equal(np.load(vectors), expected)
     refused = albert(*given, *TEXTS)
     assert refused.returncode == 1 and "already exists" in refused.stderr
     albert(*given, "--overwrite", stdin="\n".join(TEXTS[::2]).encode()).ok()

@@ -52,7 +52,7 @@ class PretrainingConfig(RunConfig):
         path=True,
     )
     eval_input_file: str | None = setting(
-        None, "Held-out records to evaluate on, in the same form.", path=True
+        None, "Held-out records to evaluate on, in the same form.", path=True, needs="do_eval"
     )
     albert_config_file: str | None = setting(
         None,

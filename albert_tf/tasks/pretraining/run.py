@@ -37,6 +37,8 @@ def pretrain(
         raise AlbertError("`do_eval` needs `eval_input_file` with held-out records.")
     if train and not config.input_file:
         raise AlbertError("`do_train` needs `input_file` with training records.")
+    if evaluate and config.input_file:
+        check_held_out(config.input_file, config.eval_input_file)
     with output_lock(config.strategy, *([config.output_dir] if train else [])):
         if train and config.time_budget:
             config = planned(config)
@@ -45,8 +47,6 @@ def pretrain(
             model.with_layers(config.shallow_layers)  # Its errors come before anything is written.
         eval_spec, notes = None, {}
         if evaluate:
-            if config.input_file:
-                check_held_out(config.input_file, config.eval_input_file)
             size = config.eval_batch_size
             held_out = open_records(
                 config.eval_input_file, model, max_seq_length=config.max_seq_length, held_out=True

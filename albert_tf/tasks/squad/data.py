@@ -176,6 +176,8 @@ def row_questions(rows: Rows) -> list[Question]:
     for place, row in rows:
         id_ = str(row.get("id", len(questions)))
         where = f"{place} (question {id_})"
+        if "answer" in row and "answers" not in row:
+            raise AlbertError(f"{where}: there is no column 'answers'; there are {joined(row)}.")
         answers, impossible = row.get("answers"), row.get("is_impossible")
         if isinstance(impossible, str):  # In a table of texts.
             impossible = {"true": True, "false": False, "": None}.get(

@@ -138,6 +138,8 @@ def test_rows_give_the_questions_of_files(tmp_path):
     assert [q.is_impossible for q in found] == [False] * 4 + [True] + [False] * 4
     assert found[0].answers == (Answer("two", None),) != found[2].answers == (Answer("two", 4),)
     assert found[1].where == "new row 1 (question b)"
+    with pytest.raises(AlbertError, match="no column 'answers'; there are question, context, answ"):
+        questions_of({"context": context, "answer": "two"})
     for answers in (
         [{"start": 3}],
         {"text": ["a", "b"], "answer_start": [3]},
