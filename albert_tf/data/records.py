@@ -232,18 +232,24 @@ def encode_examples(
 
 def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
     """Encodes integers or bools [m] as varints; also returns `bounds` in bytes."""
-    values = values.astype(np.int64).view(np.uint64)  # Varints have 64 bits: -1 takes ten bytes.
+    if values.min(initial=0) < 0:  # Varints have 64 bits: -1 takes ten bytes.
+        values = values.astype(np.int64).view(np.uint64)
     largest = int(values.max(initial=0))
     if largest < 1 << 7:
         return values.astype(np.uint8).tobytes(), bounds.tolist()
-    if largest < 1 << 32:  # Smaller numbers take less time.
-        values = values.astype(np.uint32)
-    rest = values >> np.arange(0, largest.bit_length(), 7, values.dtype)[:, None]
-    used = rest > 0
-    used[0] = True  # A zero takes a byte, too.
-    groups = rest.astype(np.uint8) & 0x7F | (rest > 0x7F).view(np.uint8) << 7
-    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(used, axis=0))])
-    return groups.T[used.T].tobytes(), ends[bounds].tolist()
+    rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    groups = np.empty((len(values), -(-largest.bit_length() // 7)), np.uint8)
+    used = np.ones(groups.shape, np.bool_)
+    sizes = np.ones(len(values), np.uint8)
+    # A column at a time, in place, takes half as long as all at once.
+    for i in range(groups.shape[1]):
+        more = rest > 0x7F
+        groups[:, i] = rest.astype(np.uint8) | more.view(np.uint8) << 7
+        used[:, i + 1 : i + 2] = more[:, None]
+        sizes += more
+        rest >>= rest.dtype.type(7)
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return groups[used].tobytes(), ends[bounds].tolist()
 
 
 @functools.lru_cache(maxsize=65536)

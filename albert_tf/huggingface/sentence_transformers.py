@@ -11,9 +11,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from safetensors.numpy import save
-
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import CONFIG, MODULE_FILES, MODULES, TOKENIZER_CONFIG, WEIGHTS
@@ -39,6 +36,9 @@ def write_modules(
     """Writes the modules of a model with this task.json."""
     kinds, pooling = _KINDS[: 2 + task["normalize"]], task["pooling"]
     if pooling == _SIF:
+        import numpy as np  # --help should not wait for it.
+        from safetensors.numpy import save
+
         kinds[1:1] = _WEIGHTS
         # Of the embeddings, which are not used, and of each layer; one layer may be both.
         layers = np.zeros(config.num_hidden_layers + 1, np.float32)

@@ -8,9 +8,7 @@ import contextlib
 import importlib
 import os
 import re
-import tempfile
 import warnings
-from importlib import metadata
 
 from albert_tf.errors import AlbertError
 
@@ -26,6 +24,8 @@ def prepare_tensorflow() -> None:
     For our scripts only: a program that imports albert_tf keeps its own settings. Environment
     variables that are already set keep their values. TF_CPP_MIN_LOG_LEVEL=0 shows the whole log.
     """
+    from importlib import metadata  # It takes as long as all of `import albert_tf`.
+
     # By default TensorFlow uses oneDNN's kernels only if the processor has AVX-512 VNNI or newer.
     # With AVX2 alone, a float32 step of base takes 0.87 of the time with them in TensorFlow 2.15,
     # and 0.66 in 2.21, whose other kernels are slower.
@@ -45,6 +45,8 @@ def import_quietly() -> None:
     """Imports TensorFlow without what it logs meanwhile, unless TF_CPP_MIN_LOG_LEVEL is 0."""
     # On every start TensorFlow 2.15 reports errors about CUDA plug-ins that are registered twice.
     # Errors that matter reach Python as exceptions.
+    import tempfile  # As `metadata`.
+
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
         return

@@ -20,7 +20,6 @@ from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY
 from albert_tf.settings import Settings, training_setting
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
 
@@ -180,6 +179,8 @@ def fine_tune(
 
 def print_commands(use: str, output_dir: str) -> None:
     """Prints what to try after a training; for `use` see `fine_tune`."""
+    from albert_tf.tokenization.tokenizer import SPEC_FILE
+
     # Pretraining has no tokenizer if the records of another program have none.
     if FLAGS.do_train and files.exists(os.path.join(model_folder(output_dir), SPEC_FILE)):
         folder = shlex.quote(output_dir)
