@@ -105,6 +105,7 @@ def test_the_page_about_fine_tuning_runs(tmp_path):
     shorter = {
         "--train_step=150 --eval_every_steps=50": "--train_step=4 --eval_every_steps=2",
         "--train_step=1500": "--train_step=2",
+        ".first44articles": "",
         "--num_train_epochs=3": "--train_step=2",
         "--num_train_epochs=2 \\\n    --eval_every_steps=100": "--train_step=2",
         "--output_dir=runs/score": "--output_dir=runs/score --train_step=2",
@@ -152,10 +153,10 @@ def test_the_page_about_checkpoints_runs(tmp_path, hub, monkeypatch):
     paragraphs = "\n\n".join("\n".join(stand_ins.sentences()[i : i + 8]) for i in range(0, 480, 8))
     (tmp_path / "heldout.txt").write_text(paragraphs)
     shorter = {
+        "pip install -e '.[hub]'\n": "",
         "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2 --max_seq_length=16",
     }
-    # The interchange needs environments with other libraries.
-    skip = ("pip install", "python -m benchmarks.interchange")
+    skip = ("pip install", "python -m benchmarks.interchange")  # It needs other environments.
     run_page(replaced(page("checkpoints"), shorter), tmp_path, hub, python=False, skip=skip)
     monkeypatch.chdir(tmp_path)
     ones = np.ones([1, 4], np.int32)
@@ -188,10 +189,12 @@ def test_the_guide_to_question_answering_runs(tmp_path, hub):
     for part, examples in (("train", 24), ("dev", 6)):
         content = json.dumps(squad_content("2.0", examples))
         (tmp_path / f"{part}-v2.0.json").write_text(content)
-    printed = run_page(page("guides/question_answering"), tmp_path, hub)
+    (tmp_path / "questions.csv").write_text("question,context,answers\nWho?,It was Ada.,Ada\n")
+    other = {"  --output_dir=runs/mine": "  --output_dir=runs/own"}
+    printed = run_page(replaced(page("guides/question_answering"), other), tmp_path, hub)
     assert len(read(tmp_path / "runs/squad/predictions.json")) == 6
     # The third training starts from all weights of the second, also those of the head.
-    assert printed.count("not in the checkpoint") == 2
+    assert printed.count("not in the checkpoint") == 3
     assert "not in the checkpoint" not in printed.rpartition("Fine-tuning for")[2]
     assert "'answerable': " in printed
 

@@ -63,7 +63,7 @@ def self_check(
         called, differences = probe.attribute or "the model", {}
         for name, expected in probe.expected.items():
             is_float = expected.dtype.kind == "f"
-            difference = _difference(found.get(name), expected, 1.0 if is_exact else _TINY)
+            difference = _difference(found.get(name), expected, is_exact)
             limit = tolerance if is_float else float(not is_exact)
             if not difference <= limit:  # Also of NaN.
                 what = f"a difference of {difference:.2g}" if is_float else "other values"
@@ -77,16 +77,19 @@ def self_check(
     return {"tolerance": tolerance, "largest_difference": largest, "probes": rows}
 
 
-def _difference(found: np.ndarray | None, expected: np.ndarray, least_scale: float) -> float:
+def _difference(found: np.ndarray | None, expected: np.ndarray, is_exact: bool) -> float:
     """Returns the largest difference of floats, or the share of others that is not equal.
 
-    Floats are relative to the largest value, which counts as at least `least_scale`.
+    Floats are relative to the largest value, which counts as at least 1 if the comparison is exact.
+    If not, there may be another number of entities in a text, whose scores are not compared.
     """
-    if found is None or found.shape != expected.shape:
+    if found is None or found.ndim != expected.ndim or len(found) != len(expected):
         return math.inf
+    if found.shape != expected.shape:
+        return math.inf if is_exact else float(expected.dtype.kind != "f")
     if expected.dtype.kind != "f":
         return float(np.ma.filled(found != expected, False).mean())
-    scale = float(np.abs(expected).max(initial=least_scale))
+    scale = float(np.abs(expected).max(initial=1.0 if is_exact else _TINY))
     return float(np.abs(found - expected).max(initial=0.0)) / scale
 
 

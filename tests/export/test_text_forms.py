@@ -203,7 +203,8 @@ def test_each_kind_is_checked_and_published(
     # Nobody trains them, so the weights of products are stored in the type that computes.
     stored = tf.train.load_checkpoint(f"{path}/variables/variables").get_variable_to_dtype_map()
     rounded = sum(dtype == tf.bfloat16 for dtype in stored.values())
-    dense = sum(name.endswith("/kernel") for name in task.build_model().named_weights())
+    names = {*task.build_model().named_weights()} - {"answer_class/dense_1/kernel"}  # In float32.
+    dense = sum(name.endswith("/kernel") for name in names)
     assert rounded == (dense if precision == "mixed_bfloat16" else 0) and dense > 5
 
 

@@ -85,20 +85,22 @@ def write_glue(folder: Path, tasks: Sequence[str]) -> None:
     Every fourteenth text is long.
     """
     for task in map(TASKS.__getitem__, tasks):
-        for split in task.splits.values():
+        for first, split in enumerate(task.splits.values()):
             path = folder / split.file
             path.parent.mkdir(parents=True, exist_ok=True)
             labels = task.labels or ("0.5", "2.75", "4.800")
-            path.write_text("".join(f"{line}\n" for line in _glue_lines(split, labels)), "utf-8")
+            path.write_text(
+                "".join(f"{line}\n" for line in _glue_lines(split, labels, first)), "utf-8"
+            )
 
 
-def _glue_lines(split: Split, labels: Sequence[str]) -> list[str]:
+def _glue_lines(split: Split, labels: Sequence[str], first: int) -> list[str]:
     columns, texts = split.columns, sentences()
     used = (columns.id, columns.text, columns.text_pair, columns.label)
     names = split.header or [name for name in used if name]
     lines = [] if split.header else ["\t".join(names)]
     for i in range(split.rows or 40):
-        text = " ".join(texts[:_LONG]) if i % 14 == 13 else texts[i % len(texts)]
+        text = " ".join(texts[:_LONG]) if i % 14 == 13 else texts[(first + i) % len(texts)]
         row = {columns.id: str(i), columns.text: text, columns.text_pair: texts[-1 - i % 100]}
         row[columns.label] = labels[i % len(labels)]
         lines.append("\t".join(row.get(name, "") for name in names))

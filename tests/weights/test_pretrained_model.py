@@ -77,7 +77,6 @@ def test_vectors_of_batches_are_those_of_single_texts_in_their_order(pooling, mo
 def test_rare_pieces_count_more_and_the_first_layer_as_much_as_the_last(books):
     ids = ids_of(books, text := "the whale swam round the ship")
     layers = books.encoder({"input_word_ids": np.array([ids])})["encoder_outputs"]
-    # The commonest pieces have the probability exp(score) in the vocabulary's unigram model.
     pieces = ModelProto.FromString(books.tokenizer.data).pieces
     weights = np.array([[1e-3 / (1e-3 + np.exp(pieces[i].score))] for i in ids])
     assert weights[0] < 1e-3 < 0.01 < weights[1] < 0.1 < 0.9 < weights[2]
