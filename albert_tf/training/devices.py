@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -72,6 +72,16 @@ def _tpu_strategy(name: str) -> Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
+def check_tpu_run(batch: Mapping[str, tf.TensorSpec]) -> None:
+    """Raises AlbertError if an input pipeline's batches have several shapes: a TPU needs one."""
+    for name, spec in batch.items():
+        if not spec.shape.is_fully_defined():
+            raise AlbertError(
+                f"A TPU needs batches of one shape, and {name} has {spec.shape}; pass `pad_to_max` "
+                "for sequences of one length, and drop batches that are not full."
+            )
+
+
 def fast_precisions(strategy: Strategy) -> tuple[str, ...]:
     """Returns the precisions that are fast on the devices, the best first and float32 last.
 
@@ -86,8 +96,11 @@ def fast_precisions(strategy: Strategy) -> tuple[str, ...]:
         if capability < (7, 0):
             return (FLOAT32,)
         return (FLOAT16, FLOAT32) if capability < (8, 0) else (BFLOAT16, FLOAT16, FLOAT32)
-    with open("/proc/cpuinfo", encoding="utf-8") as f:
-        features = f.read()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            features = f.read()
+    except OSError:  # Not Linux.
+        return (FLOAT32,)
     has_units = "amx_bf16" in features or "avx512_bf16" in features
     return (BFLOAT16, FLOAT32) if has_units else (FLOAT32,)
 

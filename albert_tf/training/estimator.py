@@ -23,6 +23,7 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
 from albert_tf.training.devices import (
     announce_devices,
+    check_tpu_run,
     fast_precisions,
     make_strategy,
 )
@@ -168,13 +169,7 @@ class Estimator:
                 f"{' × `gradient_accumulation_steps`' if training else ''})."
             )
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
-            for key, spec in input_fn(InputContext(size)).element_spec.items():
-                if not spec.shape.is_fully_defined():
-                    raise AlbertError(
-                        f"A TPU needs batches of one shape, and {key} has {spec.shape}; pass "
-                        "`pad_to_max` for sequences of one length, and drop batches that are not "
-                        "full."
-                    )
+            check_tpu_run(input_fn(InputContext(size)).element_spec)
 
     def load(self, checkpoint: str | None = None) -> None:
         """Loads the weights of a checkpoint, by default the same as `evaluate`."""

@@ -314,6 +314,14 @@ def test_a_shorter_sequence_is_masked_like_a_record_of_that_length(draw):
     np.testing.assert_equal(other, one)
 
 
+def test_half_of_the_segments_are_swapped_each_time_at_random(draw):
+    text = Text.random(200, np.random.default_rng(3), 20, times=20)
+    labels = draw(text, 23, MaskingOptions(3), swap=True)["next_sentence_labels"]
+    assert labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(4000))
+    # The spread of a binomial distribution, not once per record.
+    assert labels.reshape(20, 200).sum(0).var() == pytest.approx(20 / 4, rel=0.5)
+
+
 @pytest.mark.parametrize("first", [0, *slow(1 << 40)])
 def test_a_part_of_a_stream_is_masked_like_the_whole_also_in_a_pipeline(tokenizer, first):
     text = Text.random(60, np.random.default_rng(4), 40)

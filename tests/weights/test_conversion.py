@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.weights import read_safetensors
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.scripts import convert_checkpoint
@@ -52,6 +53,13 @@ def test_tf1_comes_back_bit_by_bit_under_the_official_names(between, release, tm
     assert config.items() <= json.loads((release / "albert_config.json").read_text()).items()
     specs = [albert_tf.load_pretrained(str(folder)).tokenizer.spec for folder in folders]
     assert all(spec == specs[0] for spec in specs)
+
+
+@pytest.mark.parametrize("between", ["tf2", "tf1"])
+def test_hugging_face_comes_back_byte_by_byte(between, hf_tiny, tmp_path):
+    last = chain(hf_tiny, tmp_path, between, "hf")[-1]
+    ours, theirs = (read_safetensors(str(f / "model.safetensors")) for f in (last, hf_tiny))
+    np.testing.assert_equal(ours, theirs)
 
 
 def test_groups_and_inner_groups_survive_all_formats(grouped, tmp_path):

@@ -61,16 +61,31 @@ class Recomputed(EmbeddingTask):
         return {"loss": tf.reduce_sum(distances), "accuracy": tf.constant(0.0)}
 
 
-@pytest.mark.parametrize(("strategy", "parts"), [("default", 2), ("mirrored", 1), ("mirrored", 2)])
-def test_shared_vectors_have_the_dropout_masks_of_the_gradient(strategy, parts, task, tmp_path):
-    task = Recomputed(DROPOUT, task.tokenizer, task.spec)
-    source = task.encode(examples(*[("a b",), ("c d e",)] * 4), training=True).source
-    config = RunConfig(
-        str(tmp_path), train_batch_size=8, strategy=strategy, gradient_accumulation_steps=parts
-    )
-    loop = train_loop(estimator := Estimator(task, config))
-    batches = distribute(estimator.strategy, source.train_input_fn, 8)
-    np.testing.assert_allclose(loop.run(iter(batches), 2)["loss"], [0, 0], atol=1e-5)
+@pytest.fixture
+def losses(task, tmp_path):
+    """Trains for two steps of eight texts; returns their losses."""
+
+    def losses(kind, config, strategy, parts):
+        own = kind(config, task.tokenizer, task.spec)
+        source = own.encode(
+            examples(*zip(["a", "b", "c", "d", "a b", "c d", "d a b", "e"])), training=True
+        ).source
+        run = {"strategy": strategy, "gradient_accumulation_steps": parts}
+        estimator = Estimator(own, RunConfig(str(tmp_path), train_batch_size=8, **run))
+        batches = distribute(estimator.strategy, source.train_input_fn, 8)
+        return train_loop(estimator).run(iter(batches), 2)["loss"]
+
+    return losses
+
+
+@pytest.mark.parametrize("split", [("default", 2), ("mirrored", 1), ("mirrored", 2)])
+def test_parts_of_a_batch_share_all_its_vectors_with_the_dropout_masks_of_the_gradient(
+    split, losses
+):
+    np.testing.assert_allclose(losses(Recomputed, DROPOUT, *split), [0, 0], atol=1e-5)
+    config = dataclasses.replace(CONFIG, initializer_range=0.5)  # For different vectors.
+    whole = losses(EmbeddingTask, config, "default", 1)
+    np.testing.assert_allclose(losses(EmbeddingTask, config, *split), whole, rtol=1e-5)
 
 
 def test_single_texts_are_embedded_twice_with_other_dropout_masks(task):
