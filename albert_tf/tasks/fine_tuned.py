@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.hub import upload
-from albert_tf.io.files import path_of, read_object
+from albert_tf.io.files import path_of, read_object, write_json
 from albert_tf.io.json_values import short_repr
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import locate
@@ -28,6 +28,7 @@ from albert_tf.training.task import Metrics, Tensors
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder, model_folder
+from albert_tf.weights.thresholds import save_thresholds
 
 
 class FineTunedModel:
@@ -177,9 +178,10 @@ class FineTunedModel:
         publish_task(self.task, self.model, self.output_dir, path, overwrite)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Uploads the model of the output directory in Hugging Face's format; see `hub.upload`.
+        """Uploads the model in Hugging Face's format; see `hub.upload`.
 
-        The model card has the metrics of the evaluation. Returns the address of the commit.
+        It has the weights and settings of this object; its card has the metrics of the last
+        evaluation. Returns the address of the commit.
 
         Raises:
           AlbertError: Hugging Face's code has no such head; or see `hub.upload`.
@@ -187,11 +189,20 @@ class FineTunedModel:
         Example:
           classifier.push_to_hub("OWNER/NAME", private=True)
         """
+        from albert_tf.weights.checkpoint import write_tf2
         from albert_tf.weights.conversion import convert
 
+        weights = {name: x.numpy() for name, x in self.model.named_weights().items()}
         with tempfile.TemporaryDirectory() as folder:
-            convert(self.folder, "hf", path := os.path.join(folder, "model"))
-            return upload(path, repo_id, **options)
+            ours, theirs = (os.path.join(folder, name) for name in ("ours", "theirs"))
+            os.makedirs(ours)
+            write_tf2(ours, self.task.config, self.task.tokenizer, weights)
+            self.task.save_files(ours)
+            if self.task.thresholds:
+                save_thresholds(RunFolder(ours), self.task.thresholds)
+            write_json(os.path.join(ours, RESULTS_FILE), self.metrics)
+            convert(ours, "hf", theirs)
+            return upload(theirs, repo_id, **options)
 
     def __repr__(self) -> str:
         """Says where the model is from, what it was trained for, and how large it is."""

@@ -215,11 +215,13 @@ def test_a_model_is_uploaded_with_its_card(run, server, monkeypatch):
     folder, target = run(TextClassificationTask, ClassificationSpec(("no", "yes"), 24))
     api = importlib.import_module("huggingface_hub.hf_api").api
     monkeypatch.setattr(api, "endpoint", server.url)
-    classifier = TextClassifier.load(folder)
+    classifier = TextClassifier.load(folder, max_seq_length=20)
     assert classifier.push_to_hub("ab/cd") == f"{server.url}/ab/cd/commit/1"
     convert(folder, "hf", target)
-    paths = [path for path in Path(target).iterdir() if path.name[0] != "."]
-    assert server.models["ab/cd"] == {path.name: path.read_bytes() for path in paths}
-    assert b"| accuracy | 0.75 |" in server.models["ab/cd"]["README.md"]
+    uploaded = server.models["ab/cd"]
+    assert {*uploaded} == {path.name for path in Path(target).iterdir() if path.name[0] != "."}
+    assert uploaded["model.safetensors"] == Path(target, "model.safetensors").read_bytes()
+    assert json.loads(uploaded["config.json"])["albert_tf"]["max_seq_length"] == 20
+    assert b"| accuracy | 0.75 |" in uploaded["README.md"]
     with pytest.raises(AlbertError, match=r"a/b/c cannot be uploaded .* logged in"):
         classifier.push_to_hub("a/b/c")
