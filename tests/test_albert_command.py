@@ -91,10 +91,7 @@ def test_a_command_runs_the_main_function_of_its_module(name, run, monkeypatch):
     for arguments in (["--do_train"], ["model", "text"]):
         run(name, *arguments).ok()
     program = f"albert {name}"
-    assert ran == [
-        (modules[-1], [program, "--do_train"]),
-        (modules[0], [program, "model", "text"]),
-    ]
+    assert ran == [(modules[-1], [program, "--do_train"]), (modules[0], [program, "model", "text"])]
 
 
 def test_a_script_behaves_as_without_albert(run):

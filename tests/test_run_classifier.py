@@ -197,9 +197,7 @@ def test_predictions_do_not_overwrite_their_input(folder, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link.tsv", "predictions.tsv"]
 
 
-def test_vocabulary_and_configuration_come_from_the_checkpoint_and_a_finished_run_is_kept(
-    second,
-):
+def test_vocabulary_and_configuration_come_from_the_checkpoint_and_a_finished_run_is_kept(second):
     arguments, printed = second
     assert "variables matched" in printed
     assert "already trained" in run(**arguments)

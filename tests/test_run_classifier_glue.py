@@ -150,11 +150,7 @@ def test_a_trained_model_predicts_its_own_task_only(runs, folder, run):
     done = run(task_name="RTE", do_predict=True, data_dir=folder / "data", output_dir=runs / "mnli")
     assert done.returncode == 1
     assert "was trained for 'mnli', not 'rte'" in done.stderr
-    done = run(
-        do_predict=True,
-        predict_file=folder / "data/RTE/test.tsv",
-        output_dir=runs / "rte",
-    )
+    done = run(do_predict=True, predict_file=folder / "data/RTE/test.tsv", output_dir=runs / "rte")
     assert done.returncode == 0, done.stderr
     ours = [row["prediction"] for row in table(runs / "rte/predictions.tsv")]
     assert ours == [row["prediction"] for row in table(runs / "rte/predictions/RTE.tsv")]

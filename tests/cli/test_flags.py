@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from albert_tf.cli.flags import (
-    PathParser,
-    define_path,
-)
+from albert_tf.cli.flags import PathParser, define_path
 from albert_tf.scripts import run_classifier
 from tests.support.script_flags import temporary_flags
 

@@ -107,11 +107,7 @@ def test_folders_globs_and_paths_name_each_shard_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [
-        ("none*", "No record file matches"),
-        ("empty", "manifest"),
-        (" ", "No record file was given"),
-    ],
+    [("none*", "No record file matches"), ("empty", "manifest"), (" ", "No record file was given")],
 )
 def test_missing_records_are_refused(tmp_path, pattern, message):
     (tmp_path / "empty").mkdir()

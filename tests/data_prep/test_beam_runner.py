@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from albert_tf.data_prep import (
-    beam_runner,
-    create_pretraining_data,
-    documents,
-    pretraining_build,
-)
+from albert_tf.data_prep import beam_runner, create_pretraining_data, documents, pretraining_build
 from albert_tf.data_prep.beam_runner import BeamRunner
 from albert_tf.data_prep.pretraining_options import PretrainingOptions
 from albert_tf.data_prep.verify_records import find_records, verify

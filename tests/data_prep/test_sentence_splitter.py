@@ -40,11 +40,7 @@ def splitter():
         ["no end"],
         # Lower-cased text; the second one is tokenized as BookCorpus is.
         ["mr. smith went to washington, d.c. in 1990.", "he met dr. jones.", "see p. 3."],
-        [
-            "usually , he would play with toys .",
-            "but just one look !",
-            "`` why ? '' he asked .",
-        ],
+        ["usually , he would play with toys .", "but just one look !", "`` why ? '' he asked ."],
         ["The U.S. senate met.", "It sat. and so on."],
     ],
 )
@@ -75,12 +71,7 @@ def test_prose_with_spaces_is_split_where_sentences_end(splitter, sentences):
             "完。",
         ],
         ["他走了——真的走了。", "學而時習之。——《論語》"],
-        [
-            "我用Python 3.11写了程序。",
-            "It works！",
-            "很好！",
-            "文件名.txt很长，v2.0更长。",
-        ],
+        ["我用Python 3.11写了程序。", "It works！", "很好！", "文件名.txt很长，v2.0更长。"],
         ["你好!", "我很好.", "他来了?", "等等...我来了.", "（对!）", "好"],
         ['他说"走吧。"', "然后走了。", '"好。"', "我说。", '"他是谁?"', "没人知道。"],
         ["「そうだ。」と言った。", "彼は行った。", "「行くぞ！」って。", "はい。"],

@@ -97,8 +97,7 @@ def test_each_json_line_is_a_document(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["{", "[]", '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
+    "line", ["{", "[]", '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}']
 )
 def test_a_bad_json_line_is_located(tmp_path, line):
     with pytest.raises(AlbertError, match=r"in\.txt:3: "):

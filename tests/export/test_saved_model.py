@@ -12,12 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import encoder_export, probe_batches
-from albert_tf.export.saved_model import (
-    CARD_FILE,
-    Export,
-    publish,
-    write_saved_model,
-)
+from albert_tf.export.saved_model import CARD_FILE, Export, publish, write_saved_model
 from albert_tf.export.self_check import REPORT_FILE, Probe, self_check
 from albert_tf.io import files
 from albert_tf.keras2 import keras

@@ -107,8 +107,7 @@ def test_a_head_is_trained_further_and_its_labels_are_matched_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["classification", "answering", *slow("multi_label", "regression", "choice", "tagging")],
+    "name", ["classification", "answering", *slow("multi_label", "regression", "choice", "tagging")]
 )
 def test_it_is_exported_with_text(name, tmp_path):
     export_model(str(HEADS / name), str(tmp_path / "export"))  # Checks its answers.

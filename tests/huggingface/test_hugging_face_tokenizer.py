@@ -116,12 +116,7 @@ def test_a_vocabulary_beside_it_is_read_with_its_settings(given, small_model, tm
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"lower_case": False},
-        {"lower_case": False, "strip_accents": False},
-    ],
+    "options", [{}, {"lower_case": False}, {"lower_case": False, "strip_accents": False}]
 )
 def test_a_written_folder_keeps_the_rules(options, small_model, tmp_path):
     tokenizer = with_options(small_model, **options)

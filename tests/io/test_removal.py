@@ -18,11 +18,7 @@ ROOT = Path(__file__).parents[2]
 RUN, OTHER = removal.owner_id("run", 1), removal.owner_id("run", 2)
 #: Modules that may call what deletes or cuts off: the rules themselves, and those that delete what
 #: this process has just made: a lock, an unpacked archive, a temporary file.
-ALLOWED = {
-    "albert_tf/io/removal.py",
-    "albert_tf/io/locks.py",
-    "benchmarks/gpu_step/program.py",
-}
+ALLOWED = {"albert_tf/io/removal.py", "albert_tf/io/locks.py", "benchmarks/gpu_step/program.py"}
 
 
 def test_only_temporary_names_with_the_id_of_the_run_are_deleted(tmp_path):

@@ -126,8 +126,7 @@ def test_an_existing_file_or_folder_takes_precedence(cache, downloaded, name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["albert/albert-base-v2", "voidful/albert_chinese_base", "a/b.c-d@v2", "a/b@refs/pr/1"],
+    "name", ["albert/albert-base-v2", "voidful/albert_chinese_base", "a/b.c-d@v2", "a/b@refs/pr/1"]
 )
 def test_an_id_of_hugging_face_is_recognised_by_its_form(cache, downloaded, name):
     assert locate.locate(name) == locate.locate(f"hf://{name}", weights=False) == "/hf"

@@ -169,11 +169,7 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
 ):
     texts = some_examples(16)
     config = FineTuneConfig(
-        str(tmp_path / "run"),
-        **TRAINING,
-        train_step=4,
-        warmup_step=0,
-        eval_every_steps=every_steps,
+        str(tmp_path / "run"), **TRAINING, train_step=4, warmup_step=0, eval_every_steps=every_steps
     )
     results = run(task, Examples(texts, {"eval": texts[2:]}), config)
     assert 0 <= results["accuracy"] <= 1

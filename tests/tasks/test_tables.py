@@ -84,10 +84,7 @@ def test_json_values_may_be_numbers_and_booleans(tmp_path):
 BAD = {
     "a.tsv": [
         ("", "holds no examples"),
-        (
-            "body\tlabel\nA\tB\n",
-            ":2: there is no column 'text'; there are body, label.",
-        ),
+        ("body\tlabel\nA\tB\n", ":2: there is no column 'text'; there are body, label."),
         ("text\ttext\nA\tB\n", ":1: a column appears more than once among text, text."),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),
     ],
@@ -195,8 +192,7 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "warns"),
-    [('"He said ""no"""', True), ('"Whole"', False), ('"Stop", he said', False)],
+    ("text", "warns"), [('"He said ""no"""', True), ('"Whole"', False), ('"Stop", he said', False)]
 )
 def test_quotes_of_csv_in_a_tsv_file_are_kept_with_a_warning(text, warns, tmp_path, capsys):
     path = write(tmp_path / "a.tsv", f"text\n{text}\nPlain.\n")

@@ -11,10 +11,7 @@ from albert_tf.settings import INT32_MAX
 
 @pytest.mark.parametrize(
     ("folder", "sentence"),
-    [
-        (None, "`output_dir` is needed"),
-        (3, "`output_dir`=3 must be of type str"),
-    ],
+    [(None, "`output_dir` is needed"), (3, "`output_dir`=3 must be of type str")],
 )
 def test_invalid_output_directories_are_refused(folder, sentence):
     with pytest.raises(AlbertError, match=f"^{sentence}"):

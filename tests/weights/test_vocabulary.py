@@ -30,10 +30,7 @@ def words(tmp_path):
 
 def test_new_pieces_begin_as_the_mean_of_their_parts(words, tmp_path):
     before = load_pretrained(MODEL)
-    assert extend_vocabulary(MODEL, words, str(tmp_path / "new"), 8002) == [
-        "angiogram",
-        "warfarin",
-    ]
+    assert extend_vocabulary(MODEL, words, str(tmp_path / "new"), 8002) == ["angiogram", "warfarin"]
     after = load_pretrained(str(tmp_path / "new"))
     assert after.config.vocab_size == after.tokenizer.vocab_size == 8002
     old, new = weights_of(before), weights_of(after)

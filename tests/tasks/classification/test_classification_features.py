@@ -7,11 +7,7 @@ import pytest
 from scipy import stats
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.classification.labels import (
-    label_set,
-    label_settings,
-    label_values,
-)
+from albert_tf.tasks.classification.labels import label_set, label_settings, label_values
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.tables import TextExample, with_labels
 from tests.tasks.conftest import CONFIG

@@ -9,11 +9,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
-from albert_tf.tasks.multiple_choice.task import (
-    MultipleChoiceSpec,
-    MultipleChoiceTask,
-    option_text,
-)
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceSpec, MultipleChoiceTask, option_text
 from tests.support.builders import tiny_config, write_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -45,10 +45,7 @@ def test_records_longer_than_the_model_are_refused(write_records, config):
 @pytest.mark.parametrize(
     ("examples", "sentence"),
     [
-        (
-            [tf.train.Example().SerializeToString()],
-            "records; build them with albert create-",
-        ),
+        ([tf.train.Example().SerializeToString()], "records; build them with albert create-"),
         ([], "holds no examples"),
     ],
 )

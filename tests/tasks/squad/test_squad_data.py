@@ -6,13 +6,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import data_rows
-from albert_tf.tasks.squad.data import (
-    Answer,
-    Question,
-    answer_spans,
-    read_squad,
-    row_questions,
-)
+from albert_tf.tasks.squad.data import Answer, Question, answer_spans, read_squad, row_questions
 
 
 def paragraph(content):
@@ -49,10 +43,7 @@ def spoil(place, name, value=None):
     ("change", "message"),
     [
         (spoil(lambda c: c, "data"), "at or after the beginning (KeyError('data'))."),
-        (
-            spoil(lambda c: c["data"][0], "paragraphs"),
-            "the beginning (KeyError('paragraphs')).",
-        ),
+        (spoil(lambda c: c["data"][0], "paragraphs"), "the beginning (KeyError('paragraphs'))."),
         (spoil(paragraph, "qas", ["two"]), "at or after data[0].paragraphs[0].qas[0] (TypeError("),
         (spoil(first_qa, "id", "q2"), "(question q2): the id 'q2' was used at "),
         (spoil(paragraph, "qas", []), "squad.json holds no examples"),

@@ -49,11 +49,7 @@ def assert_equal(ours, theirs):
 @pytest.mark.parametrize(
     ("version", "name", "published"),
     [
-        (
-            "1.1",
-            "1.1_Logistic_Regression_Baseline.json",
-            {"exact_match": 40.142, "f1": 50.982},
-        ),
+        ("1.1", "1.1_Logistic_Regression_Baseline.json", {"exact_match": 40.142, "f1": 50.982}),
         ("2.0", "v2.0_nlnet.json", {"exact": 75.828, "f1": 78.778}),
     ],
 )
