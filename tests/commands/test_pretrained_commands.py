@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 
 import numpy as np
 import pytest
 
 from albert_tf.weights.pretrained_model import load_pretrained
+from tests.support.weights import GOLDEN
 
 MODEL = "albert_tiny_books"
 TEXTS = ["It was the best of times.", "", "Häuser."]
@@ -31,6 +33,15 @@ def test_vectors_are_printed_as_json_without_loss(albert, model):
     assert [row["text"] for row in rows] == TEXTS
     printed = np.array([row["vector"] for row in rows], np.float32)
     np.testing.assert_array_equal(printed, model.embed(TEXTS))
+
+
+def test_a_plain_encoder_that_transformers_saved_has_the_same_vectors(albert, tmp_path):
+    folder = str(tmp_path / "plain")
+    shutil.copytree(GOLDEN / "hf_heads/embedding", folder)
+    (tmp_path / "plain/modules.json").unlink()  # Those of sentence-transformers.
+    rows = json_lines(albert("embed", folder, *TEXTS).ok().stdout)
+    expected = load_pretrained(folder).embed(TEXTS)
+    np.testing.assert_array_equal(np.float32([row["vector"] for row in rows]), expected)
 
 
 def test_vectors_of_lines_are_written_to_a_file(albert, model, tmp_path):

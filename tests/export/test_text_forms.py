@@ -121,7 +121,7 @@ def test_multiple_choice(sentencepiece_tokenizer, odd_texts):
 @pytest.mark.parametrize(
     ("version", "best", "tokenizer"),
     [
-        ("2.0", 10, "sentencepiece"),
+        pytest.param("2.0", 10, "sentencepiece", marks=pytest.mark.smoke),
         ("1.1", 10, "wordpiece"),
         # With one start and one end, which are one piece, hardly any fit together.
         ("1.1", 1, "wordpiece"),
