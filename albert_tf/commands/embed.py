@@ -6,13 +6,13 @@
   albert embed runs/base --input_file=texts.txt --output_file=vectors.npy
   zcat texts.txt.gz | albert embed albert/albert-base-v2 > vectors.jsonl
 
-MODEL is an output directory of training or of pretraining, a release, a
-Hugging Face folder, or a name to download. TEXT can be given several times;
-without TEXT, each line of --input_file or of standard input is a text. The
-vectors are printed as JSON, one text per line, or written to --output_file,
-float32 [texts, size], for `numpy.load`. In Python:
-`albert_tf.TextEmbedder.load(MODEL).embed(texts)`, and of pretrained models
-`albert_tf.load_pretrained(MODEL).embed(texts)`.
+MODEL is an output directory of a run, a release, a Hugging Face folder, or a
+name to download. TEXT can be given several times; without TEXT, each line of
+--input_file or of standard input is a text. Of a table, such as a .csv file,
+the texts are the column `text`. The vectors are printed as JSON, one text per
+line, or written to --output_file, float32 [texts, size], for `numpy.load`. In
+Python: `albert_tf.TextEmbedder.load(MODEL).embed(texts)`, and for pretrained
+models `albert_tf.load_pretrained(MODEL).embed(texts)`.
 """
 
 from __future__ import annotations

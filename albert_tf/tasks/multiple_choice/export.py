@@ -38,7 +38,7 @@ class ChoiceForm(TextForm):
     float32 [B, C].
     """
 
-    title = "ALBERT multiple choice"
+    title = "ALBERT multiple-choice model"
     call = 'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]'
     samples: ClassVar = {"texts": SENTENCES, "questions": QUESTIONS, "options": [_OPTIONS] * 3}
     columns = "context", "question", "options"

@@ -32,7 +32,7 @@ class AnswerForm(TextForm):
     is no answer, and `answerable`, bool, whether they are at most the task's threshold.
     """
 
-    title = "ALBERT question answering"
+    title = "ALBERT question answerer"
     call = 'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]'
     samples: ClassVar = {"questions": QUESTIONS, "contexts": SENTENCES}
     columns = "question", "context"
