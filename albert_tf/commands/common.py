@@ -47,7 +47,9 @@ def define_json_flag() -> None:
 
 
 def input_lines(given: Sequence[str]) -> list[str]:
-    """Returns the texts given as arguments, or the lines of --input_file or of standard input.
+    """Returns the texts given as arguments, or those of --input_file or of standard input.
+
+    Each line is a text, or the column `text` of a table.
 
     Raises:
       AlbertError: there are both arguments and a file, or there is no text, or it is not UTF-8.

@@ -32,7 +32,7 @@ _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
 
 
 class BeamRunner(contextlib.AbstractContextManager):
-    """Runs a build with Beam; see pretraining_build.Runner.
+    """Runs a build with Beam; see build_pretraining_data.
 
     Raises:
       AlbertError: the options are malformed.
@@ -51,7 +51,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         pass
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> None:
-        """Tokenizes each file in a worker; see pretraining_build.Runner."""
+        """Tokenizes each file in a worker, which also writes the buckets."""
         texts = list(enumerate(input_files))
 
         def build(pipeline) -> None:

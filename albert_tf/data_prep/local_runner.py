@@ -18,7 +18,7 @@ from albert_tf.io.workers import Advance, Workers
 
 
 class LocalRunner(Workers):
-    """Runs a build in processes of this machine; see pretraining_build.Runner.
+    """Runs a build in processes of this machine; see build_pretraining_data.
 
     `folder` is the build's working folder.
     """

@@ -63,7 +63,8 @@ def build_pretraining_data(
       tokenizer: of the records.
       folder: for the shards, the manifest, the tokenizer and, during the build, `_build`.
       options: the options that decide the records.
-      runner: makes the runner from the context and the build's working folder.
+      runner: makes the runner from the context and the build's working folder: a context manager
+        with `tokenize(input_files, num_buckets)` and `write_shards(tasks)`.
       overwrite: replace other records, and other files with the names of the output files; they
         stay until the new ones are complete.
 

@@ -20,9 +20,9 @@ from albert_tf.io.json_values import joined, parse_json, short_repr
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: The modules that we have, in their order.
+#: The modules of a model, in their order; the last one may be missing.
 _KINDS = ["Transformer", "Pooling", "Normalize"]
-#: Those that make our "sif" of the mean; they have this name.
+#: Our name for a pooling that they have not, and the modules before a mean that compute it.
 _SIF, _WEIGHTS = "sif", ["WeightedLayerPooling", "WordWeights"]
 #: The name of our task.
 EMBEDDING = "embedding"
@@ -40,7 +40,7 @@ def write_modules(
         from safetensors.numpy import save
 
         kinds[1:1] = _WEIGHTS
-        # Of the embeddings, which are not used, and of each layer; one layer may be both.
+        # Entry 0 is that of the embeddings. The first and the last layer may be the same.
         layers = np.zeros(config.num_hidden_layers + 1, np.float32)
         layers[1] += 1
         layers[-1] += 1

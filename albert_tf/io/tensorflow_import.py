@@ -8,12 +8,13 @@ import contextlib
 import importlib
 import os
 import re
+import sys
 import warnings
 
 from albert_tf.errors import AlbertError
 
-#: What TensorFlow 2.21 logs while it is imported, before it reads TF_CPP_MIN_LOG_LEVEL.
-_EARLY_LOG = rb"(WARNING: All log messages before absl::InitializeLog|I0000 ).*\n"
+#: What TensorFlow 2.21 logs while it is imported, whatever TF_CPP_MIN_LOG_LEVEL is.
+_EARLY_LOG = rb"(?m)^(WARNING: All log messages before absl::InitializeLog|I0000 ).*\n"
 #: The process that has first used a model, or None.
 _user = None
 
@@ -24,7 +25,7 @@ def prepare_tensorflow() -> None:
     For our scripts only: a program that imports albert_tf keeps its own settings. Environment
     variables that are already set keep their values. TF_CPP_MIN_LOG_LEVEL=0 shows the whole log.
     """
-    from importlib import metadata  # It takes as long as all of `import albert_tf`.
+    from importlib import metadata  # Slow, and --help does not need it.
 
     # By default TensorFlow uses oneDNN's kernels only if the processor has AVX-512 VNNI or newer.
     # With AVX2 alone, a float32 step of base takes 0.87 of the time with them in TensorFlow 2.15,
@@ -42,13 +43,16 @@ def prepare_tensorflow() -> None:
 
 
 def import_quietly() -> None:
-    """Imports TensorFlow without what it logs meanwhile, unless TF_CPP_MIN_LOG_LEVEL is 0."""
+    """Imports TensorFlow, unless it is imported already, without what it logs meanwhile.
+
+    If TF_CPP_MIN_LOG_LEVEL is 0, nothing is hidden.
+    """
+    import tempfile  # Slow, and --help does not need it.
+
     # On every start TensorFlow 2.15 reports errors about CUDA plug-ins that are registered twice.
     # Errors that matter reach Python as exceptions.
-    import tempfile  # As `metadata`.
-
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
+    if "tensorflow" in sys.modules or os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
         return
     try:
         stderr = os.dup(2)

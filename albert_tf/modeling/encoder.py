@@ -298,7 +298,7 @@ def pooled(
 
 
 class AlbertEmbedder(AlbertModel):
-    """One vector for each text, see `pooled`.
+    """One vector for each text, see `pooled`. A task builds it; `from_config` cannot.
 
     Called with the encoder's dict, int32 [B, S], whose `input_mask` it needs. Returns a dict:
     `embedding` float32 [B, H].

@@ -9,7 +9,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +29,9 @@ from albert_tf.weights.load import load_weights
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder, model_folder
 from albert_tf.weights.thresholds import save_thresholds
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FineTunedModel:
@@ -68,7 +71,7 @@ class FineTunedModel:
         return data, data.outputs(self._predict, batch_size)
 
     @classmethod
-    def load(cls, folder: str, **changes: Any) -> FineTunedModel:
+    def load(cls, folder: str, **changes: Any) -> Self:
         """Loads the model of an output directory, or that of its best seed.
 
         Args:
@@ -103,7 +106,7 @@ class FineTunedModel:
         return read_metrics(run) if run.has(METRICS_FILE) else []
 
     @classmethod
-    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> FineTunedModel:
+    def train(cls, model: str, train: Any, eval: Any = None, **settings: Any) -> Self:
         """Fine-tunes a pretrained model, with the recipe and the results of the task's script.
 
         As `TextClassifier.train`, except for the data.
@@ -125,7 +128,7 @@ class FineTunedModel:
         eval: Any,
         spec: Values,
         settings: Values,
-    ) -> FineTunedModel:
+    ) -> Self:
         """Fine-tunes as the task's script does, and loads the result; see FineTuningTask.new."""
         from albert_tf.tasks.runner import Examples, run
 

@@ -106,7 +106,8 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
 
     for where, row in read_rows(data, name, **layout):
         for column in ("text", "label") if name == "train" else ():
-            if getattr(columns, column) == column not in row:  # Nobody has chosen the name.
+            # Of a name that nobody has chosen.
+            if getattr(columns, column) == column and column not in row:
                 raise AlbertError(
                     f"{where}: there is no column {column!r}; there are {joined(row)}; name one by "
                     f"`{column}`."
@@ -142,6 +143,8 @@ def with_distinct_ids(examples: list[Any]) -> list[Any]:
 
 def with_labels(examples: Sequence[Any]) -> list[Any]:
     """Leaves out training examples without a label, or tags, and says how many there are.
+
+    Examples of tasks without labels are all kept.
 
     Raises:
       AlbertError: none of them has a label.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SENTENCEPIECE = "sentencepiece"
 WORDPIECE = "wordpiece"
 SPEC_FILE = "tokenizer.json"
+#: Pieces of this probability have half of the largest weight.
 _SIF = 1e-3
 
 
@@ -245,11 +246,11 @@ class Tokenizer:
         return whole_model(self.data, spec.lower_case, spec.strip_accents, self.digit_comma_parts)
 
     def piece_weights(self) -> np.ndarray:
-        """Returns a weight for each piece, float32 [vocab_size]: near 1 for rare ones.
+        """Returns the weight of each piece in means, float32 [vocab_size]: near 1 for rare ones.
 
-        It is a / (a + p) of a piece of probability p in a unigram model, a = 0.001 (Arora et al.
-        2017, section 3). Special pieces have p = 1. Other vocabularies know no p: (nearly) all
-        weights are 1.
+        It is a / (a + p), where p is the piece's probability in a unigram SentencePiece model, 1
+        for special pieces, and a is 0.001 (Arora et al. 2017, section 3). In other vocabularies,
+        which have no probabilities, nearly all weights are 1.
         """
         frequencies = getattr(self._model, "frequencies", np.zeros(self.vocab_size))
         return (_SIF / (_SIF + frequencies)).astype(np.float32)

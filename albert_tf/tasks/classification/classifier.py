@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.fine_tuned import FineTunedModel
 from albert_tf.tasks.tables import TextColumns, TextExample, read_texts, with_labels
 from albert_tf.tokenization.tokenizer import checked_texts
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Classified(NamedTuple):
@@ -56,7 +59,7 @@ class _TextModel(FineTunedModel):
         label: str = "label",
         label_separator: str | None = None,
         **settings: Any,
-    ) -> _TextModel:
+    ) -> Self:
         """Fine-tunes a pretrained model, with the recipe and the results of run_classifier.py.
 
         If the output directory holds a run with the same settings and data, it is resumed, or
