@@ -30,6 +30,7 @@ from albert_tf.cli.flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.log import log
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -213,6 +214,7 @@ def check_keras_hub(checks: Checks, python: str, folder: str, ours: OurModel) ->
 
 def _main() -> None:
     logging.set_verbosity(logging.WARNING)
+    log.setLevel("WARNING")  # The table alone is printed.
     checks, python = Checks(), FLAGS.transformers_python
     print("| check | found | |\n|---|---|---|")
     checks.add(f"**{run_peer(python, 'describe', 'transformers', 'torch')}**", "", None)
