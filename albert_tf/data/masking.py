@@ -266,18 +266,20 @@ class Masking:
           The ascending indices of the tokens in the flattened sequences, int64 [m].
         """
         n, length = sequences.starts.shape
-        ngram, separator, last = self.options.ngram, sequences.separator, sequences.last
+        separator, last = sequences.separator, sequences.last
         # A [SEP] between two segments is listed among the words and cannot be chosen.
         listed = sequences.starts.copy()
         pairs = np.flatnonzero(separator < last)
         listed[pairs, separator[pairs]] = True
-        counts = np.count_nonzero(listed, axis=1)
-        before = np.count_nonzero(listed & (np.arange(length) < separator[:, None]), axis=1)
+        indices, row_starts = np.flatnonzero(listed), length * np.arange(n)
+        first_of_row = np.searchsorted(indices, row_starts)
+        before = np.searchsorted(indices, row_starts + separator) - first_of_row
+        counts = np.diff(first_of_row, append=len(indices))
         width = int(counts.max()) + 1
         # Word w of a row has the columns [bounds[w], bounds[w + 1]).
         bounds = np.repeat(last[:, None], width, axis=1)
-        indices = np.flatnonzero(listed)
-        bounds[np.arange(width) < counts[:, None]] = indices - indices // length * length
+        is_word = np.arange(width) < counts[:, None]
+        bounds[is_word] = indices - np.repeat(row_starts, counts)
         bounds = bounds.ravel()
         chosen = np.zeros(n * width, bool)
         separators = width * pairs + before[pairs]
@@ -286,11 +288,11 @@ class Masking:
         word_bits = np.uint64((1 << _WORD_BITS) - 1)
         keys = np.ascontiguousarray(numbers.raw(_WORDS, length)[:, : width - 1]) & ~word_bits
         keys |= np.arange(width - 1, dtype=np.uint64)
-        keys[np.arange(width - 1) >= counts[:, None]] = np.iinfo(np.uint64).max
+        keys[~is_word[:, :-1]] = np.iinfo(np.uint64).max
         keys.sort(axis=1)  # So the words are in random order.
-        thresholds = self.options.span_thresholds()[:-1] * (1 << _LENGTH_BITS)
+        thresholds = self.options.span_thresholds()[:-1, None] * (1 << _LENGTH_BITS)
         room = self.options.budgets(last + 1)
-        rows = np.arange(n)
+        rows, steps = np.arange(n), np.arange(self.options.ngram + 1)[:, None]
         for turn in range(width - 1):
             unfinished = (room > 0) & (counts > turn)
             if not unfinished.all():
@@ -302,20 +304,16 @@ class Masking:
             key = keys[rows, turn]
             start = (key & word_bits).astype(np.int64)
             bits = key >> np.uint64(_WORD_BITS) & np.uint64((1 << _LENGTH_BITS) - 1)
-            drawn = 1 + np.searchsorted(thresholds, bits, side="right")
-            end = np.minimum(start + drawn, np.where(start < before, before, counts))
-            base = rows * width
-            first = bounds.take(base + start)
-            for _ in range(ngram - 1):
-                end -= (bounds.take(base + end) - first > room) & (end > start + 1)
-            size = bounds.take(base + end) - first
-            accepted = size <= room
-            span = [base + np.minimum(start + k, end - 1) for k in range(ngram)]
-            for word in span:
-                accepted &= ~chosen.take(word)
-            for word in span:
-                chosen[word[accepted]] = True
-            room = room - size * accepted
+            drawn = 1 + (bits >= thresholds).sum(axis=0)
+            words = np.minimum(drawn, np.where(start < before, before, counts) - start)
+            span = rows * width + start + steps
+            tokens = bounds.take(span, mode="clip")
+            sizes = tokens[1:] - tokens[0]
+            # Of the span's first word, its second …: whether the span gets that far.
+            taken = (steps[:-1] < words) & (sizes <= room)
+            taken &= ~(chosen.take(span[:-1], mode="clip") & taken).any(axis=0)
+            chosen[span[:-1][taken]] = True
+            room = room - (sizes * taken).max(axis=0)
         chosen[separators] = False
 
         words = np.flatnonzero(chosen)

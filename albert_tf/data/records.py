@@ -34,6 +34,8 @@ _MAX_NUMBERS = 1 << 16
 #: Types that are stored as bytes.
 PACKED = ("uint8", "uint16", "int32")
 
+#: Varints of numbers with at most so many bits come from a table: piece ids, at the utmost.
+_TABLE_BITS = 21
 #: Tag of the list of values within a Feature; other types are stored as bytes.
 _LIST_TAGS = {"float32": b"\x12", "int64": b"\x1a"}
 _MODEL_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
@@ -207,6 +209,7 @@ def encode_examples(
 
     A column is an array [n, *shape], or a list of n arrays if the feature is packed.
     """
+    # Of each feature: n bytes objects; or, if all are of one size, uint8 [n, size] in two parts.
     entries = []
     for name, spec in sorted(features.items()):
         if spec.dtype in PACKED:
@@ -219,37 +222,54 @@ def encode_examples(
             payload, ends = _pack_varints(values, bounds)
         else:
             stored = values.astype(np.dtype(spec.dtype).newbyteorder("<"))
-            payload, ends = stored.tobytes(), (stored.itemsize * bounds).tolist()
-        entries.append(
-            [
-                _entry_head(name, spec.dtype, end - start) + payload[start:end]
-                for start, end in zip(ends, ends[1:])
-            ]
-        )
-    bodies = map(b"".join, zip(*entries))
+            payload, ends = stored.tobytes(), stored.itemsize * bounds
+        sizes = np.diff(ends).tolist()
+        heads = [_entry_head(name, spec.dtype, size) for size in sizes]
+        if len(set(sizes)) == 1:
+            rows = np.frombuffer(payload, np.uint8).reshape(len(sizes), -1)
+            head = np.frombuffer(heads[0], np.uint8)
+            entries += [np.broadcast_to(head, (len(sizes), len(head))), rows]
+        else:
+            ends = ends.tolist()
+            entries.append([head + payload[i:j] for head, i, j in zip(heads, ends, ends[1:])])
+    parts = []
+    for entry_type, group in itertools.groupby(entries, type):
+        if entry_type is list:
+            parts += group
+        else:  # Neighbours are joined at once.
+            block = np.concatenate([*group], axis=1)
+            data, size = block.tobytes(), block.shape[1]
+            parts.append([data[i : i + size] for i in range(0, len(data), size)])
+    bodies = map(b"".join, zip(*parts))
     return [b"\n" + _varint(len(body)) + body for body in bodies]
 
 
-def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
+def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Encodes integers or bools [m] as varints; also returns `bounds` in bytes."""
-    if values.min(initial=0) < 0:  # Varints have 64 bits: -1 takes ten bytes.
-        values = values.astype(np.int64).view(np.uint64)
     largest = int(values.max(initial=0))
-    if largest < 1 << 7:
-        return values.astype(np.uint8).tobytes(), bounds.tolist()
-    rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
-    groups = np.empty((len(values), -(-largest.bit_length() // 7)), np.uint8)
-    used = np.ones(groups.shape, np.bool_)
-    sizes = np.ones(len(values), np.uint8)
-    # A column at a time, in place, takes half as long as all at once.
-    for i in range(groups.shape[1]):
-        more = rest > 0x7F
-        groups[:, i] = rest.astype(np.uint8) | more.view(np.uint8) << 7
-        used[:, i + 1 : i + 2] = more[:, None]
-        sizes += more
-        rest >>= rest.dtype.type(7)
+    if values.min(initial=0) < 0 or largest >> _TABLE_BITS:
+        varints = [_varint(value % (1 << 64)) for value in values.tolist()]
+        payload, sizes = b"".join(varints), list(map(len, varints))
+    elif largest < 1 << 7:
+        return values.astype(np.uint8).tobytes(), bounds
+    else:
+        table, used, counts = _varint_tables(largest.bit_length())
+        is_used = used.take(values).view(np.bool_)
+        payload = np.compress(is_used, table.take(values).view(np.uint8)).tobytes()
+        sizes = counts.take(values)
     ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return groups[used].tobytes(), ends[bounds].tolist()
+    return payload, ends[bounds]
+
+
+@functools.lru_cache
+def _varint_tables(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the varints of 0 … 2**bits - 1: four bytes each, which of them count, how many."""
+    groups = np.arange(1 << bits)[:, None] >> 7 * np.arange(4)
+    used = groups > 0
+    used[0, 0] = True
+    varints = groups & 0x7F | (groups > 0x7F) << 7
+    as_bytes = varints.astype(np.uint8), used.astype(np.uint8)
+    return *(table.view(np.uint32)[:, 0] for table in as_bytes), used.sum(axis=1, dtype=np.uint8)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -263,6 +283,7 @@ def _entry_head(name: str, dtype: str, payload_bytes: int) -> bytes:
     return b"\n" + _varint(payload_bytes + len(head)) + head
 
 
+@functools.lru_cache(maxsize=65536)
 def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:

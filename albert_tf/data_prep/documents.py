@@ -104,12 +104,16 @@ class Bucket(NamedTuple):
     def from_numbers(cls, own: np.ndarray, *others: np.ndarray) -> Bucket:
         """Separates tokens and ends; the documents of other buckets follow the bucket's own."""
         numbers = np.concatenate([own, *others])
-        is_token, ends_sentence = numbers >= 0, numbers == SENTENCE_END
+        is_token = numbers >= 0
+        ends = np.flatnonzero(~is_token)
+        ends_sentence = numbers[ends] == SENTENCE_END
+        tokens_before = ends - np.arange(len(ends))
+        sentences_before = np.cumsum(ends_sentence)
         return cls(
             numbers[is_token],
-            _bounds(is_token, ends_sentence),
-            _bounds(ends_sentence, numbers == DOCUMENT_END),
-            int(np.count_nonzero(own == DOCUMENT_END)),
+            np.append(0, tokens_before[ends_sentence]).astype(np.int32),
+            np.append(0, sentences_before[~ends_sentence]).astype(np.int32),
+            int(np.count_nonzero(ends[~ends_sentence] < len(own))),
         )
 
     @classmethod
@@ -117,8 +121,3 @@ class Bucket(NamedTuple):
         """Reads bucket `buckets[0]`; appends the documents of the other buckets to its own."""
         data = (files.read_bytes(bucket_path(folder, bucket)) for bucket in buckets)
         return cls.from_numbers(*(np.frombuffer(numbers, "<i4") for numbers in data))
-
-
-def _bounds(counted: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Returns 0 and, at each end, how much was counted before it."""
-    return np.append(0, np.cumsum(counted, dtype=np.int32)[ends]).astype(np.int32)
