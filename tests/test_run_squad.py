@@ -97,11 +97,14 @@ def command_line(arguments):
     return [f"--{name}={value}" for name, value in arguments.items()]
 
 
-@pytest.fixture(scope="module", params=[*slow("1.1"), "2.0"])
+@pytest.fixture(scope="module", params=[*slow("1.1", "2.0 plain"), "2.0"])
 def trained(request, folder):
     """Version, model folder and output of a run that trained and evaluated."""
-    version = request.param
+    version, *plain = request.param.split()
     arguments = training_flags(folder, version)
+    if plain:
+        arguments |= {"plain_head": True, "output_dir": folder / "model-plain"}
+        arguments |= {"learning_rate": 1e-3, "train_step": 700}
     with (
         parsed_flags(run_squad.define_flags, *command_line(arguments)),
         contextlib.redirect_stdout(io.StringIO()) as printed,

@@ -59,6 +59,7 @@ class MaskingOptions(Settings):
         True,
         "Draw spans of n words with probability proportional to 1/n; if false, with the same "
         "probabilities in reverse order.",
+        flag=None,
     )
     do_whole_word_mask: bool = setting(True, "Mask all pieces of a word or none.")
 

@@ -60,7 +60,10 @@ class SquadSpec(Settings):
         20, "Answers per question in nbest_predictions.json.", maximum=1000
     )
     max_answer_length: int = count_setting(30, "Maximum answer length in tokens.", maximum=1 << 16)
-    plain_head: bool = setting(False, "2.0: the head of 1.1, which Hugging Face has.", flag=None)
+    plain_head: bool = setting(
+        False,
+        "2.0: the head of 1.1, which Hugging Face has, instead of that of the releases.",
+    )
     start_n_top: int = count_setting(5, "2.0: starts in the beam.", maximum=32, flag=None)
     end_n_top: int = count_setting(
         5, "2.0: ends in the beam for each start.", maximum=1000, flag=None
