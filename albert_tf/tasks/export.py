@@ -186,11 +186,11 @@ def task_export(
     form = text_form(task, model)
     if not form.takes_ids:
         raise AlbertError(
-            f"The task {task.name!r} has no model that takes token ids; export the encoder."
+            f"The task {task.name!r} with these settings has no model that takes token ids; export "
+            "the encoder. (For SQuAD 2.0, train with `plain_head`.)"
         )
-    predict = functools.partial(task.predict, model)
     return ids_export(
-        form.title, predict, model, task.tokenizer, form.labels, file_format, precision
+        form.title, form.of_ids, model, task.tokenizer, form.labels, file_format, precision
     )
 
 

@@ -45,10 +45,12 @@ def cut_windows(
     """
     room = spec.max_seq_length - 3 - query_lengths
     stride = tf.minimum(room, spec.doc_stride or 1)
-    further = (tf.maximum(lengths - room, 0) + stride - 1) // stride
-    number = tf.ragged.range(1 + further if spec.doc_stride else tf.ones_like(further))
-    question = number.value_rowids()
-    offset = number.values * tf.gather(stride, question)
+    if spec.doc_stride:
+        number = tf.ragged.range(1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride)
+        question = number.value_rowids()
+        offset = number.values * tf.gather(stride, question)
+    else:  # Fewer operations answer one text sooner.
+        question, offset = tf.range(tf.size(lengths, tf.int64)), tf.zeros_like(lengths)
     size = tf.minimum(tf.gather(room, question), tf.gather(lengths, question) - offset)
     first = tf.gather(starts, question) + offset
     return Windows(question, first, size, tf.gather(query_lengths, question) + 2)

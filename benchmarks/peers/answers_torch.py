@@ -48,7 +48,8 @@ def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[
 def _openvino(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
     import openvino
 
-    options = {"INFERENCE_NUM_THREADS": setup["threads"], "INFERENCE_PRECISION_HINT": "f32"}
+    hint = {"float32": "f32", "bfloat16": "bf16"}[setup["dtype"]]
+    options = {"INFERENCE_NUM_THREADS": setup["threads"], "INFERENCE_PRECISION_HINT": hint}
     path = os.path.join(setup["model"], "model.onnx")
     model = openvino.Core().compile_model(path, "CPU", options)
     feed = {n: value.astype(np.int32) for n, value in zip(_ONNX_INPUTS, arguments)}

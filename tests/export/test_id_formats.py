@@ -21,6 +21,8 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.embedding.data import EmbeddingSpec
 from albert_tf.tasks.embedding.task import EmbeddingTask
 from albert_tf.tasks.export import text_form
+from albert_tf.tasks.squad.data import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.tagging.data import TaggingSpec
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -145,6 +147,11 @@ def test_without_the_packages_one_sentence_names_the_extra(
         (TextClassificationTask, ClassificationSpec(LABELS, 14, multi_label=True), PROBABILITIES),
         (TaggingTask, TaggingSpec(("B-X", "I-X", "O"), 14), {"tags": (1, 14), "scores": (1, 14)}),
         (EmbeddingTask, EmbeddingSpec(14), {"embedding": (1, 16)}),
+        (
+            SquadTask,
+            SquadSpec("2.0", plain_head=True, max_seq_length=14, max_query_length=4),
+            {"start_logits": (1, 5), "end_logits": (1, 5)},
+        ),
     ],
 )
 def test_each_kind_is_exported_with_vocabulary_and_labels(

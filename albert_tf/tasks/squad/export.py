@@ -8,19 +8,17 @@ answer(["Who wrote it?"], ["It was written by Ada Lovelace in 1843."])["answer"]
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.text_form import QUESTIONS, SENTENCES, TextForm, keep, pack
+from albert_tf.tasks.squad.task import SPAN_LOGITS, QuestionSet
 from albert_tf.tasks.squad.windows import extract_answers, find_spans
 from albert_tf.tasks.windows import cut_windows
 from albert_tf.tokenization.graph import valid_utf8
 from albert_tf.training.task import Arrays, Tensors
-
-if TYPE_CHECKING:
-    from albert_tf.tasks.squad.task import QuestionSet
 
 
 class AnswerForm(TextForm):
@@ -36,6 +34,16 @@ class AnswerForm(TextForm):
     call = 'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]'
     samples: ClassVar = {"questions": QUESTIONS, "contexts": SENTENCES}
     columns = "question", "context"
+
+    @property
+    def takes_ids(self) -> bool:
+        """See TextForm. A beam has no outputs that others would understand."""
+        return not self.task.spec.has_beam
+
+    def of_ids(self, inputs: Tensors) -> Tensors:
+        """Returns `start_logits` and `end_logits`, float32 [B, S], of all positions."""
+        outputs = self.model(inputs)
+        return {name: outputs[name] for name in SPAN_LOGITS}
 
     def outputs(self, questions: tf.Tensor, contexts: tf.Tensor) -> Tensors:
         """See the class."""

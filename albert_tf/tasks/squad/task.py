@@ -51,7 +51,7 @@ THRESHOLD = "null_threshold"
 LABELS = ("start_positions", "end_positions")
 #: Questions with problems that are shown; all are in a file.
 _SHOWN = 3
-_SPAN_LOGITS = ("start_logits", "end_logits")
+SPAN_LOGITS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(eq=False)
@@ -193,7 +193,7 @@ class SquadTask(FineTuningTask):
         if not self.spec.has_beam:
             allowed = allowed_positions(batch)
             start_log_probs, end_log_probs = (
-                tf.nn.log_softmax(masked(outputs[name], allowed)) for name in _SPAN_LOGITS
+                tf.nn.log_softmax(masked(outputs[name], allowed)) for name in SPAN_LOGITS
             )
         else:
             start_log_probs, end_log_probs = outputs["start_log_probs"], outputs["end_log_probs"]
@@ -228,7 +228,7 @@ class SquadTask(FineTuningTask):
         # [CLS] is no answer and must not take a place among the best.
         allowed = allowed_positions(batch) & (tf.range(tf.shape(batch["input_mask"])[1]) > 0)
         (start_scores, starts), (end_scores, ends) = (
-            top_k(masked(outputs[name], allowed), self.spec.n_best_size) for name in _SPAN_LOGITS
+            top_k(masked(outputs[name], allowed), self.spec.n_best_size) for name in SPAN_LOGITS
         )
         found = {
             "starts": starts,
@@ -237,7 +237,7 @@ class SquadTask(FineTuningTask):
             "end_scores": end_scores[:, None],
         }
         if self.spec.version == "2.0":
-            no_answer = tf.add(*(outputs[name][:, 0] for name in _SPAN_LOGITS))
+            no_answer = tf.add(*(outputs[name][:, 0] for name in SPAN_LOGITS))
             found["null_odds"] = no_answer - start_scores[:, 0] - end_scores[:, 0]
         return found
 
