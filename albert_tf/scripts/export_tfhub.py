@@ -54,7 +54,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "format", "saved_model", ["saved_model", "tflite", "onnx"], "tflite: TensorFlow Lite; "
         "onnx: ONNX, which needs the extra `onnx`. Both are for encoders, classifiers, "
-        "taggers and embedders, and take token ids instead of text.",
+        "taggers, embedders and answerers, and take token ids instead of text.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "precision", FLOAT32, [FLOAT32, BFLOAT16, "int8"], "mixed_bfloat16: a SavedModel computes "

@@ -65,8 +65,8 @@ def export_model(
         "preprocessing" (tokenizer and packing). None: the model of the run's task, which as a
         SavedModel takes text. Without a task, a SavedModel has the pretraining heads, if the model
         has a sentence order head; other formats have the encoder.
-      file_format: "saved_model"; "tflite" or "onnx" for encoders, classifiers, taggers and
-        embedders, which then take token ids.
+      file_format: "saved_model"; "tflite" or "onnx" for encoders, classifiers, taggers,
+        embedders, and answerers without a beam, which then take token ids.
       seq_length: default length of a preprocessor's outputs, in tokens.
       lower_case: of a model without a task, see Tokenizer.from_file.
 

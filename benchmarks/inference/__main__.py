@@ -88,9 +88,7 @@ WAYS = {
     "onnx_export": Way("our ONNX export, ONNX Runtime", _TORCH, "onnx_export", "onnx_export"),
     "onnx_int8": Way("our int8 ONNX export, ONNX Runtime", _TORCH, "onnx_export", "onnx_int8"),
     "openvino": Way("our ONNX export, OpenVINO", _TORCH, "openvino", "onnx_export"),
-    "openvino_bf16": Way(
-        "our ONNX export, OpenVINO bf16", _TORCH, "openvino", "onnx_export", "bfloat16"
-    ),
+    "openvino_bf16": Way("our ONNX, OpenVINO bf16", _TORCH, "openvino", "onnx_export", "bfloat16"),
     "openvino_int8": Way("our int8 ONNX export, OpenVINO", _TORCH, "openvino", "onnx_int8"),
     "onnx_classifier": Way(
         "our ONNX export of a classifier, ONNX Runtime",

@@ -27,10 +27,8 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     """Returns a function that answers as often as it is asked to."""
     ids = np.load(setup["inputs"])["ids"].astype(np.int64)
     arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
-    answer = {"onnx_export": _onnx, "openvino": _openvino}.get(setup["way"], _torch)(
-        setup, arguments
-    )
-    np.save(setup["outputs"], answer())
+    make = {"onnx_export": _onnx, "openvino": _openvino}.get(setup["way"], _torch)
+    np.save(setup["outputs"], (answer := make(setup, arguments))())
     return protocol.repeated(answer)
 
 
