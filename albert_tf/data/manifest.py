@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.data.masking import MASKING_OPTIONS
+from albert_tf.data.masking_options import MASKING_OPTIONS
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files

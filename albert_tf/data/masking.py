@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.settings import ABOVE_0, Settings, count_setting, setting
+from albert_tf.data.masking_options import MASKING_OPTIONS, MaskingOptions
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Longest spans, in words.
-MAX_NGRAM = 16
 #: Shares of the predicted tokens that become [MASK] and that stay; the rest become random pieces.
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
@@ -38,46 +36,18 @@ _PART, _SWAP, _WORDS, _REPLACEMENT, _RANDOM_ID = range(5)
 _WORD_BITS, _LENGTH_BITS = 16, 24
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskingOptions(Settings):
-    """How to choose the tokens to predict. Words and spans end with their segment.
-
-    Raises:
-      AlbertError: a number is out of range.
-    """
-
-    max_predictions_per_seq: int | None = count_setting(
-        None,
-        "Maximum number of predicted tokens per instance. Default: masked_lm_prob × "
-        "max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
-    )
-    masked_lm_prob: float = setting(
-        0.15, "Share of an instance's tokens to predict.", minimum=ABOVE_0, maximum=1
-    )
-    ngram: int = count_setting(3, "Longest masked span, in words.", maximum=MAX_NGRAM)
-    favor_shorter_ngram: bool = setting(
-        True,
-        "Draw spans of n words with probability proportional to 1/n; if false, with the same "
-        "probabilities in reverse order.",
-        flag=None,
-    )
-    do_whole_word_mask: bool = setting(True, "Mask all pieces of a word or none.")
-
-    def budgets(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns how many tokens to predict at each length; halves round to even."""
-        wanted = np.maximum(1, np.rint(lengths * self.masked_lm_prob))
-        return np.minimum(self.max_predictions_per_seq, wanted).astype(np.int32)
-
-    def span_thresholds(self) -> np.ndarray:
-        """Returns the cumulative probabilities of spans of 1 … ngram words."""
-        weights = 1 / np.arange(1, self.ngram + 1)
-        if not self.favor_shorter_ngram:
-            weights = weights[::-1]
-        return np.cumsum(weights / weights.sum())
+def budgets(options: MaskingOptions, lengths: np.ndarray) -> np.ndarray:
+    """Returns how many tokens to predict at each length, int32 [n]; halves round to even."""
+    wanted = np.maximum(1, np.rint(lengths * options.masked_lm_prob))
+    return np.minimum(options.max_predictions_per_seq, wanted).astype(np.int32)
 
 
-#: The names of these options.
-MASKING_OPTIONS = tuple(field.name for field in dataclasses.fields(MaskingOptions))
+def span_thresholds(options: MaskingOptions) -> np.ndarray:
+    """Returns the cumulative probabilities of spans of 1 … ngram words, float64 [ngram]."""
+    weights = 1 / np.arange(1, options.ngram + 1)
+    if not options.favor_shorter_ngram:
+        weights = weights[::-1]
+    return np.cumsum(weights / weights.sum())
 
 
 class RowNumbers(NamedTuple):
@@ -291,8 +261,8 @@ class Masking:
         keys |= np.arange(width - 1, dtype=np.uint64)
         keys[~is_word[:, :-1]] = np.iinfo(np.uint64).max
         keys.sort(axis=1)  # So the words are in random order.
-        thresholds = self.options.span_thresholds()[:-1, None] * (1 << _LENGTH_BITS)
-        room = self.options.budgets(last + 1)
+        thresholds = span_thresholds(self.options)[:-1, None] * (1 << _LENGTH_BITS)
+        room = budgets(self.options, last + 1)
         rows, steps = np.arange(n), np.arange(self.options.ngram + 1)[:, None]
         for turn in range(width - 1):
             unfinished = (room > 0) & (counts > turn)

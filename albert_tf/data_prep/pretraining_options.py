@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from albert_tf.data.masking import MaskingOptions
+from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
 from albert_tf.settings import count_setting, setting

@@ -16,8 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Union
 
-import numpy as np
-
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.files import check_file, is_local, path_of, read_bytes
 from albert_tf.io.json_values import joined, parse_json, short_repr
@@ -183,7 +181,7 @@ def _plain(value: Any, where: str) -> Any:
     """Converts a value of any library to Python's own types."""
     if hasattr(value, "numpy"):  # A tensor.
         value = value.numpy()
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "tolist"):  # NumPy's.
         value = value.tolist()
     if isinstance(value, bytes):
         try:

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import masking, records
 from albert_tf.data.context import InputContext
-from albert_tf.data.masking import MASK_SHARE, Masking, MaskingOptions, RowNumbers
+from albert_tf.data.masking import MASK_SHARE, Masking, RowNumbers, budgets, span_thresholds
+from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from tests.support.builders import write_tokenizer
 from tests.support.cases import slow
@@ -159,7 +160,7 @@ def test_each_set_of_masked_words_has_its_exact_probability(draw, favor_shorter,
     options = MaskingOptions(4, 0.35, 3, favor_shorter, whole_words)
     masked = draw(text, 12, options)
     sizes, first_of_b = ((1, 2, 1, 3, 1, 1), 3) if whole_words else ((1,) * 9, 4)
-    shares = np.diff(options.span_thresholds(), prepend=0).tolist()
+    shares = np.diff(span_thresholds(options), prepend=0).tolist()
     assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11][:: 1 if favor_shorter else -1])
     expected = exact_probabilities(sizes, first_of_b, 4, shares)
     begins = np.cumsum((1, *sizes)) + (np.arange(len(sizes) + 1) >= first_of_b)
@@ -191,7 +192,7 @@ def test_each_set_of_masked_words_has_its_exact_probability(draw, favor_shorter,
 def test_span_lengths_are_distributed_as_by_the_official_builder(
     draw, monkeypatch, length, predictions, favor_shorter, ngram, shares, per_instance, masked
 ):
-    sizes, budgets = [], MaskingOptions.budgets
+    sizes = []
 
     class Budgets(np.ndarray):
         """Keeps the sizes of the spans that are taken off: 0 for a span that is skipped."""
@@ -200,7 +201,7 @@ def test_span_lengths_are_distributed_as_by_the_official_builder(
             sizes.append(np.asarray(taken))
             return super().__sub__(taken)
 
-    monkeypatch.setattr(MaskingOptions, "budgets", lambda *args: budgets(*args).view(Budgets))
+    monkeypatch.setattr(masking, "budgets", lambda *args: budgets(*args).view(Budgets))
     options = MaskingOptions(predictions, 0.15, ngram, favor_shorter)
     drawn = draw(words_of_one_piece(6000, (length - 2, 0)), length, options)
     spans = np.bincount(np.concatenate(sizes))[1:]
@@ -213,7 +214,7 @@ def test_budgets_round_half_to_even_and_are_capped():
     options = MaskingOptions(77)
     lengths = np.array([1, 3, 10, 30, 50, 512, 600])
     expected = [min(77, max(1, round(n * 0.15))) for n in lengths.tolist()]
-    assert options.budgets(lengths).tolist() == expected
+    assert budgets(options, lengths).tolist() == expected
 
 
 def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(draw):

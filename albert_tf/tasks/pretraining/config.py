@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.data.masking import MAX_NGRAM
+from albert_tf.data.masking_options import MAX_NGRAM
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import scaled_learning_rate
 from albert_tf.settings import ABOVE_0, count_setting, setting, training_setting, with_default

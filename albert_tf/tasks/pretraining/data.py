@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest, find_shards
-from albert_tf.data.masking import MASKING_OPTIONS, Masking, MaskingOptions
+from albert_tf.data.masking import Masking
+from albert_tf.data.masking_options import MASKING_OPTIONS, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import infer_features
 from albert_tf.errors import AlbertError
