@@ -56,7 +56,9 @@ def assert_equal(ours, theirs):
 def test_published_predictions_score_as_published(squad_files, version, name, published):
     data, path = squad_files / f"dev-v{version}.json", squad_files / "predictions" / name
     questions = read_squad(str(data))
-    result = score(questions, json.loads(path.read_text()), version=version)
+    # Those of 1.1 lack 13 questions, which SQuAD's script counts as wrong.
+    predictions = {question.id: "" for question in questions} | json.loads(path.read_text())
+    result = score(questions, predictions, version=version)
     assert_equal(result, official(squad_files, version, data, path))
     assert {key: result[key] for key in published} == pytest.approx(published, abs=5e-4)
 
