@@ -280,7 +280,8 @@ class Masking:
             span = rows * width + start + steps
             tokens = bounds.take(span, mode="clip")
             sizes = tokens[1:] - tokens[0]
-            # Of the span's first word, its second …: whether the span gets that far.
+            # Row k says whether the span has a word k: it does not exceed the budget, and then
+            # none of its words is chosen already.
             taken = (steps[:-1] < words) & (sizes <= room)
             taken &= ~(chosen.take(span[:-1], mode="clip") & taken).any(axis=0)
             chosen[span[:-1][taken]] = True

@@ -34,7 +34,7 @@ _MAX_NUMBERS = 1 << 16
 #: Types that are stored as bytes.
 PACKED = ("uint8", "uint16", "int32")
 
-#: Varints of numbers with at most so many bits come from a table: piece ids, at the utmost.
+#: Varints of numbers with at most so many bits, such as piece ids, come from a table.
 _TABLE_BITS = 21
 #: Tag of the list of values within a Feature; other types are stored as bytes.
 _LIST_TAGS = {"float32": b"\x12", "int64": b"\x1a"}
@@ -209,7 +209,8 @@ def encode_examples(
 
     A column is an array [n, *shape], or a list of n arrays if the feature is packed.
     """
-    # Of each feature: n bytes objects; or, if all are of one size, uint8 [n, size] in two parts.
+    # For each feature a list of n bytes objects. Or, if these have one size, two arrays uint8
+    # [n, size], the heads and the values: joining arrays is faster.
     entries = []
     for name, spec in sorted(features.items()):
         if spec.dtype in PACKED:
@@ -226,7 +227,7 @@ def encode_examples(
         sizes = np.diff(ends).tolist()
         heads = [_entry_head(name, spec.dtype, size) for size in sizes]
         if len(set(sizes)) == 1:
-            rows = np.frombuffer(payload, np.uint8).reshape(len(sizes), -1)
+            rows = np.frombuffer(payload, np.uint8).reshape(len(sizes), sizes[0])
             head = np.frombuffer(heads[0], np.uint8)
             entries += [np.broadcast_to(head, (len(sizes), len(head))), rows]
         else:
@@ -236,7 +237,7 @@ def encode_examples(
     for entry_type, group in itertools.groupby(entries, type):
         if entry_type is list:
             parts += group
-        else:  # Neighbours are joined at once.
+        else:
             block = np.concatenate([*group], axis=1)
             data, size = block.tobytes(), block.shape[1]
             parts.append([data[i : i + size] for i in range(0, len(data), size)])
@@ -263,7 +264,11 @@ def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, np.nda
 
 @functools.lru_cache
 def _varint_tables(bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the varints of 0 … 2**bits - 1: four bytes each, which of them count, how many."""
+    """Returns the varints of 0 … 2**bits - 1.
+
+    Each has four bytes, in a uint32; the second array has a 1 for each byte that is used, and the
+    third, uint8, says how many are.
+    """
     groups = np.arange(1 << bits)[:, None] >> 7 * np.arange(4)
     used = groups > 0
     used[0, 0] = True

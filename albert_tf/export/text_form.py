@@ -59,7 +59,7 @@ class TextForm(abc.ABC):
       samples: by the name of each input, texts for the check, as many of each: strings for an
         input [B], or lists of strings for an input [B, n].
       columns: the names of the inputs in rows that the task reads.
-      takes_ids: whether there are formats of the model without texts: `of_ids`.
+      takes_ids: whether the model is also exported in formats that take token ids; see `of_ids`.
       labels: what the entries of an output stand for; the SavedModel returns them by `labels()`.
     """
 
@@ -79,7 +79,7 @@ class TextForm(abc.ABC):
             return self.task.predict(self.model, cut_padding(inputs))
 
     def of_ids(self, inputs: Tensors) -> Tensors:
-        """Returns the outputs of formats without texts for the encoder's inputs, [B, S]."""
+        """Returns the outputs in formats that take token ids, for the encoder's inputs, [B, S]."""
         return self.task.predict(self.model, inputs)
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -186,8 +186,8 @@ def task_export(
     form = text_form(task, model)
     if not form.takes_ids:
         raise AlbertError(
-            f"The task {task.name!r} with these settings has no model that takes token ids; export "
-            "the encoder. (For SQuAD 2.0, train with `plain_head`.)"
+            f"The model of the task {task.name!r} cannot be exported for token ids; export the "
+            f"encoder, or a SavedModel that takes texts."
         )
     return ids_export(
         form.title, form.of_ids, model, task.tokenizer, form.labels, file_format, precision

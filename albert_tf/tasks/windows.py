@@ -44,8 +44,8 @@ def cut_windows(
     `spec` has `max_seq_length` and `doc_stride`. If that is None, only first windows are cut.
     """
     room = spec.max_seq_length - 3 - query_lengths
-    stride = tf.minimum(room, spec.doc_stride or 1)
     if spec.doc_stride:
+        stride = tf.minimum(room, spec.doc_stride)
         number = tf.ragged.range(1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride)
         question = number.value_rowids()
         offset = number.values * tf.gather(stride, question)

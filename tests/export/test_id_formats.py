@@ -20,7 +20,8 @@ from albert_tf.scripts import export_tfhub
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.embedding.data import EmbeddingSpec
 from albert_tf.tasks.embedding.task import EmbeddingTask
-from albert_tf.tasks.export import text_form
+from albert_tf.tasks.export import task_export, text_form
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.data import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.tagging.data import TaggingSpec
@@ -136,6 +137,15 @@ def test_without_the_packages_one_sentence_names_the_extra(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(AlbertError, match=r"`format`=onnx needs onnxruntime; install"):
         encoder_ids_export(encoder, wordpiece_tokenizer, file_format=ONNX)
+
+
+@pytest.mark.parametrize("kind", [SquadTask, MultipleChoiceTask])
+def test_beams_and_choices_are_not_exported_for_token_ids(kind, sentencepiece_tokenizer):
+    spec = {"version": "2.0", "max_query_length": 4} if kind is SquadTask else {}
+    spec = kind.spec_class(max_seq_length=14, **spec)
+    task = kind(tiny_config(sentencepiece_tokenizer.vocab_size), sentencepiece_tokenizer, spec)
+    with pytest.raises(AlbertError, match=f"the task '{kind.name}' cannot be exported for token"):
+        task_export(task, task.build_model(), file_format=ONNX)
 
 
 @pytest.mark.parametrize("name", ["tflite", "onnx"])

@@ -62,7 +62,8 @@ class SquadSpec(Settings):
     max_answer_length: int = count_setting(30, "Maximum answer length in tokens.", maximum=1 << 16)
     plain_head: bool = setting(
         False,
-        "2.0: the head of 1.1, which Hugging Face has, instead of that of the releases.",
+        "2.0: use the head of 1.1 instead of the beam. Hugging Face has this head, and ONNX and "
+        "TensorFlow Lite models need it.",
     )
     start_n_top: int = count_setting(5, "2.0: starts in the beam.", maximum=32, flag=None)
     end_n_top: int = count_setting(

@@ -37,12 +37,12 @@ class AnswerForm(TextForm):
 
     @property
     def takes_ids(self) -> bool:
-        """See TextForm. A beam has no outputs that others would understand."""
+        """See TextForm. Token ids alone are not enough to use the outputs of a beam."""
         return not self.task.spec.has_beam
 
     def of_ids(self, inputs: Tensors) -> Tensors:
         """Returns `start_logits` and `end_logits`, float32 [B, S], of all positions."""
-        outputs = self.model(inputs)
+        outputs = self.model(inputs, training=False)
         return {name: outputs[name] for name in SPAN_LOGITS}
 
     def outputs(self, questions: tf.Tensor, contexts: tf.Tensor) -> Tensors:
