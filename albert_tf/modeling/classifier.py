@@ -47,8 +47,11 @@ class ClassificationHead(WeightedLayer):
 
     def call(self, x: Tensor) -> Tensor:
         """Maps float32 [..., H] to float32 logits [..., num_labels]."""
-        logits = tf.matmul(x, self._weights, transpose_b=True)
-        return tf.nn.bias_add(logits, self._bias)
+        # As one matrix: the gradient of a batch of products takes a detour by the CPU.
+        rows = tf.reshape(x, [-1, x.shape[-1]])
+        logits = tf.nn.bias_add(tf.matmul(rows, self._weights, transpose_b=True), self._bias)
+        inner = [dimension(x, axis) for axis in range(1, x.shape.rank - 1)]
+        return tf.reshape(logits, [-1, *inner, logits.shape[-1]])
 
 
 @serializable
