@@ -133,10 +133,15 @@ class TaggingTask(FineTuningTask):
         return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
-        """Returns the best `tags`, int32, and their `scores`, float32, [batch, max_seq_length]."""
+        """Returns the best `tags`, int32, and their `scores`, float32, [batch, max_seq_length].
+
+        Both are 0 in the padding, whatever its length is.
+        """
         probabilities = tf.nn.softmax(logits_of(model, batch))
         tags = tf.argmax(probabilities, -1, tf.int32)
         outputs = {"tags": tags, "scores": tf.reduce_max(probabilities, -1)}
+        present = batch["input_mask"] > 0
+        outputs = {k: tf.where(present, x, tf.zeros_like(x)) for k, x in outputs.items()}
         padding = [[0, 0], [0, tf.maximum(self.spec.max_seq_length - tf.shape(tags)[1], 0)]]
         return {name: tf.pad(value, padding) for name, value in outputs.items()}
 
