@@ -151,7 +151,10 @@ class Masking:
         del layout["token_boundary"]  # No model reads it.
 
         def mask(first_row, *values) -> list[np.ndarray]:
-            masked = self.mask(dict(zip(names, values)), seed, int(first_row))
+            try:
+                masked = self.mask(dict(zip(names, values)), seed, int(first_row))
+            except IndexError as error:  # TensorFlow takes a ValueError for one of the data.
+                raise ValueError(f"A record has an unknown id ({error}).") from error
             return [masked[name] for name in layout]
 
         types = [tf.float32 if spec.dtype == "float32" else tf.int32 for spec in layout.values()]
