@@ -92,11 +92,16 @@ class CheckpointStore:
           AlbertError: it lacks a value, or has one of another shape.
         """
         check_checkpoint(prefix)
+
+        def read(prefix: str) -> None:
+            try:
+                self._checkpoint.read(prefix).assert_existing_objects_matched()
+            except tf.errors.NotFoundError as error:
+                # Its files were just there: TensorFlow could not look for them.
+                raise tf.errors.UnavailableError(None, None, str(error)) from error
+
         try:
-            storage.retried(
-                lambda prefix: self._checkpoint.read(prefix).assert_existing_objects_matched(),
-                prefix,
-            )
+            storage.retried(read, prefix)
         except AlbertError:
             raise
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
