@@ -151,6 +151,7 @@ PROGRAMS = {
             f"--input_file={inputs / 'text.txt'}",
             f"--output_prefix={out / 'en'}",
             "--vocab_size=60",
+            "--overwrite",  # What a full disk has cut off is not deleted.
         ],
     ),
     "convert_checkpoint": Program(

@@ -108,7 +108,7 @@ def test_commands_show_their_help_and_use_a_model(installed):
     done = installed("albert", "--help")
     assert re.search(r"^  pretrain +train a model on records$", done.stdout, re.M)
     done = installed("albert", "fill-mask", "albert_tiny_books", "It was the [MASK] of times.")
-    assert len(re.findall(r"^ +\S+%  \w+ +It was the \w+ of times\.$", done.stdout, re.M)) == 5
+    assert len(re.findall(r"^\S+% +\w+ +It was the \w+ of times\.$", done.stdout, re.M)) == 5
 
 
 def test_fine_tuning_command_of_the_readme_runs_and_its_model_is_exported(installed):

@@ -45,7 +45,7 @@ from tests.training.conftest import TINY_CONFIG
 
 LENGTH, VOCABULARY = 24, 60
 STOP, STEPS = 4, 8
-TEXTS = ("the naïve people, 1,000", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
+TEXTS = ("the naïve people, 1,9", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
 CONFIG = dataclasses.replace(
     TINY_CONFIG,
     num_hidden_layers=2,
@@ -58,7 +58,8 @@ CONFIG = dataclasses.replace(
 def text_lines() -> list[str]:
     """Returns sentences, with "" between documents."""
     rng = np.random.default_rng(0)
-    words = "the people naïve café stone bread river and x y 1,000 2013, (x) école"
+    words = "the people naïve café stone bread river and x y 1,9 2013, (x) école captain island "
+    words += "morning evening mountain children nothing window garden thought between question"
     return [" ".join(rng.choice(words.split(), 6)) + "." if i % 12 else "" for i in range(400)]
 
 

@@ -65,21 +65,21 @@ def stop_one(folder, logs, index, number):
 
 @pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
-    # 400 batches, which take seconds.
-    copies = [tmp_path / f"held-out-{i}.tfrecord" for i in range(20)]
+    # 4,000 batches, which take seconds.
+    copies = [tmp_path / f"held-out-{i}.tfrecord" for i in range(200)]
     for path in copies:
         shutil.copy(ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord", path)
     values = {
         "do_eval": True,
         "eval_input_file": ",".join(map(str, copies)),
         "eval_batch_size": 2,
-        "max_eval_steps": 400,
+        "max_eval_steps": 4000,
         "eval_every_steps": 2,
         "num_train_steps": 4,
     }
     folder = tmp_path / "run"
     with Cluster(command(folder, **values), tmp_path) as cluster:
-        cluster.wait_for(r"^eval +\d+% \d+/400", 1)
+        cluster.wait_for(r"^eval +\d+% \d+/4000", 1)
         cluster.processes[1].send_signal(signal.SIGTERM)
         exits = cluster.wait()
     for done in exits:
