@@ -11,14 +11,14 @@ import logging
 import os
 import tempfile
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.hub import ENCODER_TITLE, input_specs, probe_batches
-from albert_tf.export.probe_process import arrays, onnx_session
+from albert_tf.export.probe_process import arrays
 from albert_tf.export.saved_model import INT8, Export, ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.huggingface.tokenizer import tokenizer_files
@@ -26,7 +26,6 @@ from albert_tf.io.text_tables import label_text
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Tensors
 
 TFLITE, ONNX = "tflite", "onnx"
 _TITLES = {TFLITE: "TensorFlow Lite", ONNX: "ONNX"}
@@ -47,8 +46,6 @@ outputs = interpreter.get_signature_runner()(**inputs)""",
 names = [output.name for output in session.get_outputs()]
 outputs = dict(zip(names, session.run(None, inputs)))""",
 }
-#: Of token ids.
-Function = Callable[[Tensors], Tensors]
 #: The version of ONNX's operations; ONNX Runtime has known it since 1.14 (February 2023).
 _OPSET = 17
 
@@ -67,7 +64,7 @@ def encoder_ids_export(
 
 def ids_export(
     title: str,
-    function: Function,
+    function: Callable[[Mapping[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     model: AlbertModel,
     tokenizer: Tokenizer,
     labels: Sequence[object],
@@ -94,11 +91,15 @@ def ids_export(
       AlbertError: tf2onnx or ONNX Runtime is not installed.
     """
 
-    content = (
-        _to_onnx(function, precision)
-        if file_format == ONNX
-        else _to_lite(function, model, precision)
-    )
+    @tf.function(autograph=False)
+    def call(**inputs) -> Mapping[str, tf.Tensor]:
+        return function(inputs)
+
+    serve = call.get_concrete_function(**input_specs())
+    if file_format == ONNX:
+        content = _to_onnx(serve, precision)
+    else:
+        content = _to_lite(serve, model, precision)
     lines = "".join(f"{label_text(label)}\n" for label in labels)
     return Export(
         f"{title} for {_TITLES[file_format]}",
@@ -115,23 +116,10 @@ def ids_export(
     )
 
 
-def onnx_function(function: Function) -> Callable[[Tensors], Arrays]:
-    """Returns a function of token ids as ONNX Runtime computes it; see `ids_export`.
-
-    Raises:
-      AlbertError: tf2onnx or ONNX Runtime is not installed.
-    """
-    run, specs = onnx_session(_to_onnx(function, FLOAT32)), input_specs()
-    return lambda batch: run({name: batch[name].numpy() for name in specs})
-
-
-def _traced(function: Function) -> Any:
-    traced = tf.function(lambda **inputs: function(inputs), autograph=False)
-    return traced.get_concrete_function(**input_specs())
-
-
-def _to_lite(function: Function, model: AlbertModel, precision: str) -> bytes:
-    serve, weights = _traced(function), list(model.named_weights().values())
+def _to_lite(
+    serve: tf.types.experimental.ConcreteFunction, model: AlbertModel, precision: str
+) -> bytes:
+    weights = list(model.named_weights().values())
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [serve], ReusableSavedModel(serve, weights)
     )
@@ -141,7 +129,7 @@ def _to_lite(function: Function, model: AlbertModel, precision: str) -> bytes:
     return converter.convert()
 
 
-def _to_onnx(function: Function, precision: str) -> bytes:
+def _to_onnx(serve: Any, precision: str) -> bytes:
     try:
         import onnxruntime  # noqa: F401  The check needs it.
         import tf2onnx
@@ -152,7 +140,7 @@ def _to_onnx(function: Function, precision: str) -> bytes:
         ) from error
 
     # The converter wants something that it can trace.
-    traced = types.SimpleNamespace(get_concrete_function=lambda *_: _traced(function))
+    traced = types.SimpleNamespace(get_concrete_function=lambda *_: serve)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     specs = list(input_specs().values())
     model, _ = tf2onnx.convert.from_function(traced, specs, opset=_OPSET)

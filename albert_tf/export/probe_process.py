@@ -42,24 +42,15 @@ def arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def onnx_session(model: str | bytes) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns a function from inputs to outputs by name, given a file or its content."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    # Waiting threads would slow down what runs between two calls.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return lambda inputs: dict(zip(names, session.run(None, inputs)))
-
-
 def _load(export: str, is_text: bool) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
     """Returns a function from an attribute and inputs by name to outputs by name."""
     onnx, lite = (os.path.join(export, f"model.{kind}") for kind in ("onnx", "tflite"))
     if os.path.exists(onnx):
-        run_onnx = onnx_session(onnx)
-        return lambda _, inputs: run_onnx(inputs)
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        return lambda _, inputs: dict(zip(names, session.run(None, inputs)))
     import tensorflow as tf
 
     if os.path.exists(lite):

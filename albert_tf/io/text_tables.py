@@ -197,7 +197,8 @@ def _plain(value: Any, where: str) -> Any:
 
 def table_kind(path: str) -> str | None:
     """Returns the kind of a table, such as "tsv", by its name; None if it has another one."""
-    found = re.search(r"\.(tsv|csv|jsonl?|parquet|xlsx)(\.gz|\.bz2|\.xz)?$", path, re.IGNORECASE)
+    kinds = r"\.(tsv|csv|jsonl?|parquet|xlsx)(\.gz|\.bz2|\.xz)?$"
+    found = re.search(kinds, path, re.IGNORECASE)
     return found and found[1].lower()
 
 

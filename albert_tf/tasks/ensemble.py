@@ -52,11 +52,11 @@ def ensemble(run_dirs: Sequence[str], output_dir: str, overwrite: bool = False) 
         files.check_output(os.path.join(output_dir, name), (), overwrite)
     for name in names:
         paths = [os.path.join(folder, name) for folder in run_dirs]
-        tables = [*map(read_predictions, paths)]
+        tables = [read_predictions(path) for path in paths]
         columns, labels, _ = tables[0]
         for path, table in zip(paths, tables):
             if (table.columns, table.labels) != (columns, labels):
                 raise AlbertError(f"{path} has other examples or labels than {paths[0]}.")
-        mean = np.mean([table.values for table in tables], 0)
+        mean = np.mean([table.values for table in tables], axis=0)
         write_predictions(os.path.join(output_dir, name), columns, mean, labels)
     return names

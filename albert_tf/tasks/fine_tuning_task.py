@@ -90,7 +90,7 @@ class ExampleSet:
         for batch, length in length_batches(self.source.longest, "predicting", batch_size):
             rows.append(batch)
             outputs = predict(self.source.batch(batch, length))
-            parts.append({name: np.asarray(value) for name, value in outputs.items()})
+            parts.append({name: value.numpy() for name, value in outputs.items()})
         order = np.argsort(np.concatenate(rows))
         outputs = {k: np.concatenate([part[k] for part in parts])[order] for k in parts[0]}
         return without_nan(outputs)
@@ -326,7 +326,8 @@ class FineTuningTask(Task):
         report = load_weights(source, named_weights)
         for weight in head.values() if order else ():
             weight.assign(tf.gather(weight, order))
-        return report._replace(unexpected=tuple(x for x in report.unexpected if x not in head))
+        left = tuple(name for name in report.unexpected if name not in head)
+        return report._replace(unexpected=left)
 
     def _names_in(self, values: Values) -> list[str]:
         """Returns the names of the outputs in the content of a task.json."""

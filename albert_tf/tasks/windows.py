@@ -73,8 +73,8 @@ def text_windows(
     kept = tf.minimum(first, tf.maximum(room - second, (room + 1) // 2))
     context, query = tf.where(is_pair, second, first), tf.where(is_pair, kept, -1)
     text, begin, size, start = cut_windows(tf.zeros_like(first), context, query, spec)
-    whole = tf.stack([tf.zeros_like(start), start - 2], 1)
-    part = tf.stack([begin, begin + size], 1)
+    whole = tf.stack([tf.zeros_like(start), start - 2], axis=1)
+    part = tf.stack([begin, begin + size], axis=1)
     is_pair = tf.gather(is_pair, text)[:, None]
     return text, tf.where(is_pair, whole, part), tf.where(is_pair, part, 0)
 
@@ -105,4 +105,4 @@ def shows_most(windows: Windows, rows: tf.Tensor, pieces: tf.Tensor) -> tf.Tenso
     context = tf.where(shown, context, -1)
     own = context[:, :, 1, None]
     better = (context > own) | ((context == own) & (shift < 0))
-    return ~tf.reduce_any(better, -1)
+    return ~tf.reduce_any(better, axis=-1)

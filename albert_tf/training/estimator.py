@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn, data_errors
-from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.errors import AlbertError
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
@@ -30,7 +30,7 @@ from albert_tf.training.devices import (
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec
-from albert_tf.training.task import Arrays, Metrics, Task, without_nan
+from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, without_nan
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
@@ -151,12 +151,10 @@ class Estimator:
 
     def metrics(self, eval_spec: EvalSpec, outputs: Arrays) -> Metrics:
         """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
-        try:
-            without_nan(outputs)
-        except DivergedError:
+        if examples_with_nan(outputs):
             # The arg max of NaNs is the first entry, so an accuracy would look like a result.
             zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
-            return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), np.nan)
+            return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
         return self.task.metrics(outputs, eval_spec.examples)
 
     def check_input(self, input_fn: InputFn, training: bool = False) -> None:

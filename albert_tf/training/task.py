@@ -35,13 +35,19 @@ def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.argmax(scores, -1) == tf.cast(labels, tf.int64)
 
 
+def examples_with_nan(outputs: Arrays) -> int:
+    """Counts the examples with a NaN in any output."""
+    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
+    return int(np.any(bad, axis=0).sum())
+
+
 def without_nan(outputs: Arrays) -> Arrays:
     """Returns the outputs; raises DivergedError if one is NaN, whose arg max would be the first."""
-    bad = np.any([np.isnan(x).reshape(len(x), -1).any(1) for x in outputs.values()], 0)
-    if bad.any():
+    if bad := examples_with_nan(outputs):
         raise DivergedError(
-            f"The model gives NaN for {bad.sum():,} of {len(bad):,} examples: its training has "
-            "diverged. Use another checkpoint, or train again with a lower learning rate."
+            f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} examples: "
+            "its training has diverged. Use another checkpoint, or train again with a lower "
+            "learning rate."
         )
     return outputs
 

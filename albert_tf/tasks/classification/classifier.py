@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,34 +103,14 @@ class _TextModel(FineTunedModel):
         spec |= label_settings(examples, not cls._has_labels, order)
         return cls._train(model, examples, eval, spec, settings)
 
-    def use_onnx(self) -> None:
-        """Answers with ONNX Runtime from now on, sooner for single texts on a CPU.
-
-        The weights are converted first, which takes seconds; later changes of them have no effect.
-        Answers stay the same within 1e-4.
-
-        Raises:
-          AlbertError: tf2onnx or ONNX Runtime is not installed.
-        """
-        from albert_tf.export.id_formats import onnx_function
-
-        self._predict = onnx_function(functools.partial(self.task.predict, self.model))
-
     @classmethod
     def _read(cls, data: Any, name: str, spec: Mapping[str, Any]) -> list[TextExample]:
         return read_texts(data, spec["columns"], name)
 
     def _outputs(
-        self,
-        texts: Sequence[str],
-        second_texts: Sequence[str] | None = None,
-        batch_size: int | None = None,
+        self, texts: Sequence[str], second_texts: Sequence[str] | None, batch_size: int | None
     ) -> np.ndarray:
-        """Returns the probabilities of all labels, float32 [texts, labels], or numbers, [texts].
-
-        Raises:
-          AlbertError: as `TextClassifier.predict`.
-        """
+        """Returns the output of the task for texts, in their order."""
         texts = checked_texts(texts)
         seconds = [None] * len(texts)
         if texts and (second_texts is not None) != self.takes_pairs:
@@ -157,7 +136,6 @@ class TextClassifier(_TextModel):
     """
 
     _has_labels = True
-    probabilities = _TextModel._outputs
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -190,6 +168,19 @@ class TextClassifier(_TextModel):
             for row, chosen in zip(probabilities, self.task.chosen(probabilities))
         ]
 
+    def probabilities(
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str] | None = None,
+        batch_size: int | None = None,
+    ) -> np.ndarray:
+        """Returns the probabilities of all `labels`, float32 [texts, labels].
+
+        Raises:
+          AlbertError: as `predict`.
+        """
+        return self._outputs(texts, second_texts, batch_size)
+
 
 class TextRegressor(_TextModel):
     """Predicts a number for a text, or for a pair of texts. `train` and `load` create it.
@@ -201,4 +192,16 @@ class TextRegressor(_TextModel):
     """
 
     _has_labels = False
-    predict = _TextModel._outputs
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        second_texts: Sequence[str] | None = None,
+        batch_size: int | None = None,
+    ) -> np.ndarray:
+        """Returns the numbers for texts, or pairs of texts, float32 [texts].
+
+        Raises:
+          AlbertError: as `TextClassifier.predict`.
+        """
+        return self._outputs(texts, second_texts, batch_size)

@@ -43,7 +43,7 @@ def read_answers(path: str, task: GlueTask, split: Split) -> list[str]:
             f"rows, numbered from 0, with the columns {joined(['id', 'prediction', *task.labels])}."
         )
     if labels:
-        return [labels[i] for i in values.argmax(-1)]
+        return [labels[i] for i in values.argmax(axis=-1)]
     return [f"{value:.3f}" for value in np.clip(values, *VALUE_RANGE)]
 
 
@@ -76,5 +76,8 @@ def make_submission(run_dirs: Sequence[str], output: str, overwrite: bool = Fals
             answers = read_answers(predictions[file], task, split)
             log.info(f"{file:11} {len(answers):7,} answers, {predictions[file]}")
             rows = "".join(f"{number}\t{answer}\n" for number, answer in enumerate(answers))
-            archive.writestr(file, f"index\tprediction\n{rows}")
+            # With a fixed date, equal answers give equal files.
+            entry = zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, f"index\tprediction\n{rows}")
     files.write_bytes(output, packed.getvalue())

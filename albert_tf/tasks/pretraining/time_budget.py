@@ -136,7 +136,7 @@ def plan(
     Raises:
       AlbertError: the time is too short for a single step.
     """
-    shallow = max(step_seconds, key=bool)
+    shallow = next((layers for layers in step_seconds if layers), None)
     share = _SHALLOW_SHARE if shallow else 0.0
     shallow_steps = share * seconds / step_seconds[shallow]
     steps = shallow_steps + (1 - share) * seconds / step_seconds[None]
