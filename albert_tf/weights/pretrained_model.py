@@ -20,7 +20,7 @@ from albert_tf.errors import AlbertError, printable
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import pooled
+from albert_tf.modeling.encoder import INPUTS, pooled
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.settings import check_integer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
@@ -237,8 +237,7 @@ class PretrainedModel(AlbertPretrainer):
     def _vectors(self) -> dict[str, Callable[[dict[str, np.ndarray]], tf.Tensor]]:
         """The graphs of `embed` by pooling; from a batch to float32 [B, H]."""
 
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
+        inputs = dict.fromkeys(INPUTS, tf.TensorSpec([None, None], tf.int32))
         piece_weights = self.checked_tokenizer().piece_weights()
         return {
             pooling: tf.function(
