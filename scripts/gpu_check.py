@@ -1,14 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the scripts with TensorFlow on a GPU, in about five minutes.
+"""Runs the scripts with TensorFlow on a GPU, and compares them with the CPU.
 
   python -m scripts.gpu_check --output_dir=runs/gpu_check
 
 The demo's pretraining, once killed and resumed; the training step of a large model with and without
 XLA, in bfloat16 and float16; fine-tuning for classes and for questions, with predictions that the
-CPU makes again; exports. A part that fails does not keep the next ones from running.
-gpu_check.json in the output directory has all figures; the exit status is 1 if something failed.
-Without a GPU, this tries the program itself:
+CPU repeats; exports. If a part fails, the next ones still run. gpu_check.json in the output
+directory has all figures; the exit status is 1 if a part failed. It was made for five minutes, and
+so far ran on CPUs alone, with small settings:
 
   python -m scripts.gpu_check --output_dir=runs/check --config=albert_tiny \\
     --rows=8 --steps=6 --demo_steps=60
@@ -40,6 +40,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER
+from albert_tf.tasks.tables import read_predictions
+from albert_tf.training.monitors import read_metrics
+from albert_tf.weights.run_folder import RunFolder
 from benchmarks.common import describe_machine
 from benchmarks.flops import training_flops
 from benchmarks.gpu_step.run import peak_flops
@@ -61,7 +64,7 @@ print(json.dumps({"tensorflow": tf.__version__, "built": dict(tf.sysconfig.get_b
 def define_flags() -> None:
     """Defines the flags."""
     define_path("output_dir", None, "A new folder.", required=True)
-    flags.DEFINE_string("config", "albert_base_v2", "Preset whose step is timed.")
+    flags.DEFINE_string("config", "albert_base_v2", "The preset whose training step is timed.")
     flags.DEFINE_integer("rows", 128, "Sequences of a timed step.", 1)
     flags.DEFINE_integer("steps", 60, "Timed steps; the last third counts.", 3)
     flags.DEFINE_integer("demo_steps", 1200, "Steps of the demo's pretraining.", 30)
@@ -101,7 +104,7 @@ class GpuCheck:
             )
 
     def run(self, name: str, *arguments: object, on_cpu: bool = False) -> None:
-        """Runs Python with arguments; raises AlbertError with the last line if it fails."""
+        """Runs Python with arguments; raises AlbertError with what it printed last if it fails."""
         if status := self.start(name, *arguments, on_cpu=on_cpu).wait():
             last = [line for line in read_lines(self.path(f"{name}.log")) if line.strip()][-1:]
             raise AlbertError(f"{name} ended with status {status}: {' '.join(last)}")
@@ -184,15 +187,13 @@ class GpuCheck:
         self._fine_tune("classifier", "run_classifier.py", train, "--max_seq_length=80",
                         "--text_column=sentence", "--label_column=author")  # fmt: skip
         tables = self._predictions("classifier", "run_classifier.py", new, "predictions.tsv")
-        rows = [[line.split("\t") for line in read_lines(path)][1:] for path in tables]
-        labels = [[row[-7] for row in table] for table in rows]
-        values = [np.array([row[-6:] for row in table], np.float64) for table in rows]
-        difference = float(np.abs(values[0] - values[1]).max())
-        same = float(np.mean([a == b for a, b in zip(*labels)]))
+        gpu, cpu = (read_predictions(path).values for path in tables)
+        difference = float(np.abs(gpu - cpu).max())
+        same = float(np.mean(gpu.argmax(axis=1) == cpu.argmax(axis=1)))
         return {"passed": difference <= TOLERANCE, "difference": difference, "same_labels": same}
 
     def answerer(self) -> dict[str, Any]:
-        """Fine-tunes for questions made of the demo's sentences; compares the answers."""
+        """Fine-tunes for questions made of held-out sentences; compares the answers."""
         lines = [line for line in read_lines(UNREAD) if 5 < len(line.split()) < 30][:600]
         rows = []
         for number, (before, line, after) in enumerate(zip(lines, lines[1:], lines[2:])):
@@ -245,14 +246,17 @@ def _memory() -> Iterator[list[int]]:
     thread = threading.Thread(target=watch)
     if shutil.which("nvidia-smi"):
         thread.start()
-    yield used
-    done.set()
-    if thread.ident:
-        thread.join()
+    try:
+        yield used
+    finally:
+        done.set()
+        if thread.ident:
+            thread.join()
 
 
 def _last_metrics(folder: str) -> dict[str, float]:
-    entries = [json.loads(line) for line in read_lines(f"{folder}/metrics.jsonl")]
+    """Returns figures of the last steps in a run's log."""
+    entries = read_metrics(RunFolder(folder))
     last = [entry for entry in entries if entry["split"] == "train"][-1]
     names = ("step", "loss", "tokens_per_second", "examples_per_second", "skipped_steps")
     return {name: last[name] for name in names}
