@@ -62,7 +62,7 @@ def _grams(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def trigram_scores(path: str, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-    """Returns the log probabilities of sentences, [n]."""
+    """Returns the scores of sentences by their trigrams, float64 [n]."""
     wanted = {gram for words in sentences for gram in _grams(words)}
     wanted |= {gram[:-1] for gram in wanted}
     counts, total, lines = collections.Counter(), 0, 0
@@ -83,7 +83,7 @@ def trigram_scores(path: str, sentences: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def model_scores(name: str, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-    """Returns the sums of the log probabilities of the pieces of sentences, [n]."""
+    """Returns the sums of the log probabilities of the pieces of sentences, float64 [n]."""
     import tensorflow as tf
 
     import albert_tf
