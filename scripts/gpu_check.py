@@ -40,9 +40,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER
-from albert_tf.tasks.tables import read_predictions
-from albert_tf.training.monitors import read_metrics
-from albert_tf.weights.run_folder import RunFolder
 from benchmarks.common import describe_machine
 from benchmarks.flops import training_flops
 from benchmarks.gpu_step.run import peak_flops
@@ -183,6 +180,9 @@ class GpuCheck:
 
     def classifier(self) -> dict[str, Any]:
         """Fine-tunes on authors; compares the probabilities with the CPU's."""
+        # TensorFlow takes seconds to import; --help should not wait for it.
+        from albert_tf.tasks.tables import read_predictions
+
         train, new = f"{AUTHORS}/train.tsv", f"{AUTHORS}/dev.tsv"
         self._fine_tune("classifier", "run_classifier.py", train, "--max_seq_length=80",
                         "--text_column=sentence", "--label_column=author")  # fmt: skip
@@ -256,6 +256,9 @@ def _memory() -> Iterator[list[int]]:
 
 def _last_metrics(folder: str) -> dict[str, float]:
     """Returns figures of the last steps in a run's log."""
+    from albert_tf.training.monitors import read_metrics
+    from albert_tf.weights.run_folder import RunFolder
+
     entries = read_metrics(RunFolder(folder))
     last = [entry for entry in entries if entry["split"] == "train"][-1]
     names = ("step", "loss", "tokens_per_second", "examples_per_second", "skipped_steps")
