@@ -167,11 +167,10 @@ class JointTask(Task):
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """See Task; sums the `joint_values`, with the gradients of the global batch."""
         vectors = self.vectors(model, batch, training)
-        values = {k.removeprefix(_SHARED): v for k, v in batch.items() if k.startswith(_SHARED)}
-        if values:
-            # Has the value 0 and the right gradient.
-            by_vectors = (vectors - tf.stop_gradient(vectors)) * values.pop(_GRADIENTS)
-            sums = {name: tf.reduce_sum(value) for name, value in values.items()}
-            return {**sums, "loss": sums["loss"] + tf.reduce_sum(by_vectors)}
-        values = self.joint_values(vectors, batch["targets"])
-        return {name: tf.reduce_sum(value) for name, value in values.items()}
+        shared = {k.removeprefix(_SHARED): v for k, v in batch.items() if k.startswith(_SHARED)}
+        gradients = shared.pop(_GRADIENTS, None)
+        values = shared or self.joint_values(vectors, batch["targets"])
+        sums = {name: tf.reduce_sum(value) for name, value in values.items()}
+        if gradients is not None:  # What is added has the value 0 and the right gradient.
+            sums["loss"] += tf.reduce_sum((vectors - tf.stop_gradient(vectors)) * gradients)
+        return sums
