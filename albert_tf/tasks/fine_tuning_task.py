@@ -30,7 +30,7 @@ from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
-from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, without_nan
+from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, in_order, without_nan
 from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open_source
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
@@ -86,14 +86,12 @@ class ExampleSet:
           DivergedError: an output is NaN.
         """
         check_not_forked()
-        rows, parts = [], []
-        for batch, length in length_batches(self.source.longest, "predicting", batch_size):
-            rows.append(batch)
-            outputs = predict(self.source.batch(batch, length))
-            parts.append({name: value.numpy() for name, value in outputs.items()})
-        order = np.argsort(np.concatenate(rows))
-        outputs = {k: np.concatenate([part[k] for part in parts])[order] for k in parts[0]}
-        return without_nan(outputs)
+        parts = []
+        for rows, length in length_batches(self.source.longest, "predicting", batch_size):
+            outputs = predict(self.source.batch(rows, length))
+            arrays = {name: value.numpy() for name, value in outputs.items()}
+            parts.append({**arrays, "example_index": rows})
+        return without_nan(in_order(parts))
 
 
 class FineTuningTask(Task):

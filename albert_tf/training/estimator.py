@@ -30,7 +30,7 @@ from albert_tf.training.devices import (
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec
-from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, without_nan
+from albert_tf.training.task import Arrays, Metrics, Task, examples_with_nan, in_order, without_nan
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
@@ -212,9 +212,7 @@ class Estimator:
                 progress.update(1)
         if not collected:
             raise AlbertError(f"There is nothing to {label}: the data set is empty.")
-        outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
-        order = np.argsort(outputs.pop("example_index"), kind="stable")
-        return {name: values[order] for name, values in outputs.items()}
+        return in_order(collected)
 
 
 def _freeze(model: keras.Model, part: str) -> None:

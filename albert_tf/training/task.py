@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,13 @@ def without_nan(outputs: Arrays) -> Arrays:
             "learning rate."
         )
     return outputs
+
+
+def in_order(batches: Sequence[Arrays]) -> dict[str, np.ndarray]:
+    """Joins the outputs of batches, [rows, ...], and sorts them by `example_index`, int [rows]."""
+    outputs = {k: np.concatenate([batch[k] for batch in batches]) for k in batches[0]}
+    order = np.argsort(outputs.pop("example_index"), kind="stable")
+    return {name: values[order] for name, values in outputs.items()}
 
 
 class Task(abc.ABC):
