@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -41,9 +41,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
-
-if TYPE_CHECKING:
-    from albert_tf.training.task import Tensors
+from albert_tf.training.task import Tensors
 
 ENCODER_TITLE = "ALBERT encoder"
 _EXAMPLE = """import tensorflow_hub as hub

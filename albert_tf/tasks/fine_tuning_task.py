@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +25,7 @@ from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
+from albert_tf.keras2 import keras
 from albert_tf.settings import check_names
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
@@ -35,9 +36,6 @@ from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
 from albert_tf.weights.thresholds import load_thresholds, save_thresholds
-
-if TYPE_CHECKING:
-    from albert_tf.keras2 import keras
 
 #: The classes of tasks that have been imported by name; of several, as in a notebook, the last one.
 TASKS = {}

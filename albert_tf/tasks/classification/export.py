@@ -10,19 +10,17 @@ classify(["a premise"], ["a hypothesis"])["probabilities"]
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.self_check import TOLERANCE
 from albert_tf.export.text_form import SENTENCES, TextForm, pack
+from albert_tf.tasks.classification.task import TextSet
 from albert_tf.tasks.tables import TextExample
 from albert_tf.tasks.windows import text_windows
 from albert_tf.training.task import Arrays, Tensors
-
-if TYPE_CHECKING:
-    from albert_tf.tasks.classification.task import TextSet
 
 
 class ClassifierForm(TextForm):
