@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -208,10 +208,7 @@ def gelu(terms: Sequence[Tensor]) -> Tensor:
     return function(*terms)
 
 
-#: A function of a sum, given by its terms.
-Activation = Callable[[Sequence[Tensor]], Tensor]
-
-#: By the names that `AlbertConfig.hidden_act` has.
+#: Functions of a sum, given by its terms, by the names that `AlbertConfig.hidden_act` has.
 ACTIVATIONS = {
     "gelu": gelu,
     "gelu_erf": lambda terms: tf.nn.gelu(_add(terms), approximate=False),
