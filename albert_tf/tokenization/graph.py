@@ -87,9 +87,9 @@ def _each_character(
     return characters, *(tf.gather(values, index) for values in found)
 
 
-def _after(is_member: tf.Tensor) -> tf.Tensor:
-    """Whether a character follows a member; so does the first one."""
-    return tf.concat([[True], is_member], axis=0)[:-1]
+def before(values: tf.Tensor, first: bool | int | str) -> tf.Tensor:
+    """Returns the value before each, [N]; `first` before the first one."""
+    return tf.concat([[first], values], axis=0)[:-1]
 
 
 def _is_first(characters: tf.RaggedTensor) -> tf.Tensor:
@@ -197,7 +197,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         row = tf.gather(row, piece)
         characters, sizes, is_space = _each_character(texts, process, _character_class(str.isspace))
         # Of the spaces between two words, the normalised text keeps one.
-        is_kept = ~(_is_first(characters) | _after(is_space))
+        is_kept = ~(_is_first(characters) | before(is_space, True))
         sizes = tf.where(is_space, tf.cast(is_kept, tf.int64), sizes)
         is_letter = (sizes > 0) | is_space
         spans = _original_spans(characters, sizes, is_letter, row, begins, part_ends)
@@ -271,7 +271,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         # Alone, a character has what it has in its text, such as the spaces around an ideograph.
         characters, sizes, is_ideograph = _each_character(texts, self._spaced, wordpiece.IDEOGRAPHS)
         # An ideograph is a word, so what follows it begins another.
-        is_letter = (sizes > 0) | _after(is_ideograph)
+        is_letter = (sizes > 0) | before(is_ideograph, True)
         spans = _original_spans(characters, sizes, is_letter, row, begins, ends)
         return ids, *map(ids.with_values, spans)
 

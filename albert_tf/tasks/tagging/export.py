@@ -16,7 +16,7 @@ from albert_tf.export.text_form import SENTENCES, TextForm, pack
 from albert_tf.tasks.tagging.data import Entity
 from albert_tf.tasks.tagging.task import TaggedSet, place_words
 from albert_tf.tasks.tagging.words import word_spans
-from albert_tf.tokenization.graph import valid_utf8
+from albert_tf.tokenization.graph import before, valid_utf8
 from albert_tf.training.task import Arrays, Tensors
 
 
@@ -55,8 +55,8 @@ class TagForm(TextForm):
         # As albert_tf.tasks.tagging.data.entities.
         prefix, label = (tf.gather(tf.constant(x), tags) for x in zip(*map(spec.kind, self.labels)))
         row, match = words.value_rowids(), tf.strings.regex_full_match
-        begins = match(prefix, "[BS]") | match(_before(prefix, ""), "[ES]")
-        begins |= (label != _before(label, "")) | (row != _before(row, -1))
+        begins = match(prefix, "[BS]") | match(before(prefix, ""), "[ES]")
+        begins |= (label != before(label, "")) | (row != before(row, -1))
         inside = label != ""
         first = tf.where(begins & inside)[:, 0]
         number = tf.boolean_mask(tf.cumsum(tf.cast(begins & inside, tf.int32)) - 1, inside)
@@ -83,8 +83,3 @@ class TagForm(TextForm):
             values = tf.ragged.constant(values, kind, ragged_rank=1).to_tensor().numpy()
             found[name] = values.astype("S") if kind is tf.string else values
         return found
-
-
-def _before(values: tf.Tensor, first: str | int) -> tf.Tensor:
-    """Returns the value before each; `first` before the first one."""
-    return tf.concat([[first], values], axis=0)[:-1]
