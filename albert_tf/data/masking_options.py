@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.settings import ABOVE_0, Settings, count_setting, setting
+from albert_tf.settings import ABOVE_0, Settings, count_setting, field_names, setting
 
 #: Longest spans, in words.
 MAX_NGRAM = 16
@@ -39,4 +39,4 @@ class MaskingOptions(Settings):
 
 
 #: The names of these options.
-MASKING_OPTIONS = tuple(field.name for field in dataclasses.fields(MaskingOptions))
+MASKING_OPTIONS = field_names(MaskingOptions)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,11 +15,10 @@ from albert_tf.huggingface.sentence_transformers import EMBEDDING, read_modules
 from albert_tf.io import files
 from albert_tf.io.json_values import short_repr
 from albert_tf.io.text_tables import label_text
+from albert_tf.settings import field_names
 
 #: Keys with the same name and meaning in albert_config.json.
-_SAME_KEYS = sorted(
-    {field.name for field in dataclasses.fields(AlbertConfig)} - {"hidden_act", "parameter_sharing"}
-)
+_SAME_KEYS = sorted({*field_names(AlbertConfig)} - {"hidden_act", "parameter_sharing"})
 #: Values that other models of Hugging Face may have differently.
 _REQUIRED = {
     "layer_norm_eps": LAYER_NORM_EPSILON,

@@ -26,7 +26,7 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flags import FLAGS, define_path, define_settings, refuse_flags
 from albert_tf.errors import AlbertError
-from albert_tf.settings import Settings, setting, training_setting
+from albert_tf.settings import Settings, field_names, setting, training_setting
 from albert_tf.tasks import flags as shared
 from albert_tf.tasks.classification.spec import ClassificationSpec
 from albert_tf.tasks.glue.tasks import TASKS
@@ -71,7 +71,7 @@ def main() -> None:
     if FLAGS.task_name == "custom":
         refuse_flags(["data_dir"], "it requires --task_name=<a GLUE task>.")
         return _run_tables()
-    own = [*(f"{x}_file" for x in shared.ACTIONS), *(x.name for x in dataclasses.fields(Table))]
+    own = [*(f"{x}_file" for x in shared.ACTIONS), *field_names(Table)]
     refuse_flags(own, "for files of your own, leave --task_name out; GLUE's are in --data_dir.")
     for name in ("data_dir", "output_dir"):
         if not FLAGS[name].value:

@@ -24,6 +24,7 @@ from albert_tf.settings import (
     check_integer,
     check_names,
     count_setting,
+    field_names,
     setting,
     training_setting,
     with_default,
@@ -133,7 +134,7 @@ class FineTuneConfig(RunConfig):
             `train_step` and `num_train_epochs`, or both `warmup_step` and `warmup_proportion`, are
             given.
         """
-        check_names(settings, [field.name for field in dataclasses.fields(cls)])
+        check_names(settings, field_names(cls))
         given = {name: value for name, value in settings.items() if value is not None}
         for first, second in (_DURATION, _WARM_UP):
             if {first, second} <= given.keys():

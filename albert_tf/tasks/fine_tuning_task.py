@@ -26,7 +26,7 @@ from albert_tf.io.progress import Progress
 from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.io.text_tables import label_text
 from albert_tf.keras2 import keras
-from albert_tf.settings import check_names
+from albert_tf.settings import check_names, field_names
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -173,7 +173,7 @@ class FineTuningTask(Task):
         settings = {"eval_batch_size": cls.eval_batch_size, **given}
         fields = dataclasses.fields(cls.spec_class)
         declared = {x.name for x in fields if "help" in x.metadata} - {"max_seq_length"}
-        check_names(settings, declared | {x.name for x in dataclasses.fields(FineTuneConfig)})
+        check_names(settings, {*declared, *field_names(FineTuneConfig)})
         own = {**spec, **{name: settings.pop(name) for name in declared & {*settings}}}
         longest = settings.get("max_seq_length", FineTuneConfig.max_seq_length)
         cls.spec_class(**{**own, "max_seq_length": longest})  # No recipe is for wrong values.
@@ -200,7 +200,7 @@ class FineTuningTask(Task):
           AlbertError: the folder does not hold a model trained for this task, or there is no such
             entry.
         """
-        check_names(changes, [field.name for field in dataclasses.fields(cls.spec_class)])
+        check_names(changes, field_names(cls.spec_class))
         values = {**RunFolder(folder).task(cls.name), **changes}
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         values.pop("thresholds", None)

@@ -18,7 +18,7 @@ from albert_tf.io import files
 from albert_tf.io.log import log
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY
-from albert_tf.settings import Settings, training_setting
+from albert_tf.settings import Settings, field_names, training_setting
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
@@ -120,7 +120,7 @@ def open_task(
     given = {**of_run, **given_settings(task_class.spec_class)}
     if not FLAGS.do_train:
         config = FineTuneConfig(**{"eval_batch_size": task_class.eval_batch_size, **of_run})
-        own = {x.name for x in dataclasses.fields(task_class.spec_class)}
+        own = field_names(task_class.spec_class)
         changes = {name: value for name, value in given.items() if name in own}
         return task_class.load(model_folder(config.output_dir), **changes), config
     from albert_tf.weights.model_files import load_model_files
