@@ -35,7 +35,7 @@ _LONGEST_FIELD = 1 << 30
 def read_rows(
     data: Any,
     name: str = "",
-    read_layout: Callable[[str], Rows] | None = None,
+    layouts: Mapping[str | None, Callable[[str], Rows]] = {},
     header: Sequence[str] = (),
     skip_malformed: bool = False,
 ) -> Rows:
@@ -50,8 +50,7 @@ def read_rows(
     Args:
       data: the path of a table, or the data.
       name: of data in memory, for errors.
-      read_layout: yields the rows of a JSON file, or of one that is no table, in the task's own
-        layout.
+      layouts: what yields the rows of files in the task's own layout, by their `table_kind`.
       header: the column names of a TSV or CSV file that does not begin with them.
       skip_malformed: skip TSV and CSV rows with a wrong number of fields, and say so. Otherwise
         such a row is an error.
@@ -65,8 +64,8 @@ def read_rows(
         return
     path = path_of(data, f"{name} data")
     kind = table_kind(path)
-    if read_layout and kind in (None, "json"):
-        rows = read_layout(path)
+    if kind in layouts:
+        rows = layouts[kind](path)
     elif kind in ("parquet", "xlsx"):
         rows = data_rows(library_rows(path), path)
     elif kind == "json":

@@ -12,7 +12,7 @@ from albert_tf.config import POOLINGS
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.text_files import read_lines
-from albert_tf.io.text_tables import data_rows, is_path, not_empty, read_rows, table_kind
+from albert_tf.io.text_tables import Rows, read_rows
 from albert_tf.settings import ABOVE_0, Settings, check_number, setting
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.tokenization.tokenizer import checked_text
@@ -80,14 +80,9 @@ def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
         different kinds.
     """
     data = data.tolist() if hasattr(data, "tolist") else data  # Of NumPy and pandas.
-    if is_path(data) and table_kind(str(data)) is None:
-        lines = enumerate(read_lines(str(data)), start=1)
-        rows = ((f"{data}:{n}", {"text": line}) for n, line in lines if line.strip())
-        rows = not_empty(rows, str(data))
-    elif isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
-        rows = data_rows({"text": data}, name)
-    else:
-        rows = read_rows(data, name)
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], str):
+        data = {"text": data}
+    rows = read_rows(data, name, {None: _lines})
     examples = [_example(where, row) for where, row in rows]
     kinds = {(len(example.texts), example.score is None) for example in examples}
     if len(kinds) > 1:
@@ -96,6 +91,13 @@ def read_embedding(data: Any, name: str = "") -> list[EmbeddingExample]:
             "pairs; some have columns that others lack."
         )
     return examples
+
+
+def _lines(path: str) -> Rows:
+    """Yields a row for each line that is not blank."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"{path}:{number}", {"text": line}
 
 
 def _example(where: str, row: Mapping[str, Any]) -> EmbeddingExample:

@@ -141,7 +141,7 @@ def read_squad(data: Any, name: str = "") -> list[Question]:
       AlbertError: there is no question, or the file is missing or of another layout; or as
         `row_questions` and `read_rows`.
     """
-    return row_questions(read_rows(data, name, _file_rows))
+    return row_questions(read_rows(data, name, dict.fromkeys((None, "json"), _file_rows)))
 
 
 def _file_rows(path: str) -> Rows:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import path_of, valid_text
+from albert_tf.io.files import valid_text
 from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.text_files import read_lines
-from albert_tf.io.text_tables import Rows, is_path, not_empty, read_rows, table_kind
+from albert_tf.io.text_tables import Rows, read_rows
 from albert_tf.settings import Settings, setting
 from albert_tf.tokenization.tokenizer import checked_texts
 
@@ -137,12 +137,7 @@ def read_tagged(data: Any, name: str = "") -> list[TaggedText]:
     Raises:
       AlbertError: as `read_rows` and `tagged_texts`.
     """
-    has_columns = is_path(data) and table_kind(path_of(data, "data")) in (None, "tsv")
-    return tagged_texts(
-        not_empty(_sentences(path_of(data, "data")), str(data))
-        if has_columns
-        else read_rows(data, name)
-    )
+    return tagged_texts(read_rows(data, name, dict.fromkeys((None, "tsv"), _sentences)))
 
 
 def _sentences(path: str) -> Rows:
