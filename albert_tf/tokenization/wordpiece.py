@@ -40,9 +40,7 @@ def is_dropped(character: str) -> bool:
 
 def is_punctuation(character: str) -> bool:
     """Returns True for ASCII except letters, digits and space, and for Unicode punctuation."""
-    if character.isascii():
-        return not character.isalnum() and character.isprintable() and character != " "
-    return unicodedata.category(character).startswith("P")
+    return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
 def symbol_pattern(symbols: Iterable[str]) -> str:
