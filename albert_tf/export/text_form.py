@@ -114,7 +114,7 @@ class TextForm(abc.ABC):
 
 def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
     """Returns ids [B, (tokens)] from ids [B, (words), (pieces)] or [B, (tokens)]."""
-    return ids if ids.ragged_rank == 1 else ids.merge_dims(1, ids.ragged_rank)
+    return ids.merge_dims(1, ids.ragged_rank)
 
 
 def keep(ids: tf.RaggedTensor, longest: int | tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
