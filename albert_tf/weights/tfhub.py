@@ -41,8 +41,6 @@ _MODEL_GARDEN = {
     "transformer/output": f"{_BLOCK}/ffn_1/intermediate/output/dense",
     "transformer/output_layer_norm": f"{_BLOCK}/LayerNorm_1",
     "pooler_transform": "bert/pooler/dense",
-    "cls/predictions/transform/dense": "cls/predictions/transform/dense",
-    "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
 }
 
