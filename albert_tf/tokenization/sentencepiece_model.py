@@ -83,7 +83,6 @@ class SentencePieceModel:
         self.replacements = {}
         if "," in self.ids:
             self._tabulate_digit_commas()
-        self._split_ids = frozenset(self.replacements)
 
     def _tabulate_digit_commas(self) -> None:
         """Tabulates the ids of pieces that end in digit and comma.
@@ -108,7 +107,7 @@ class SentencePieceModel:
         encoded = self._processor.EncodeAsIds(normalized, num_threads=1)
         return [
             ids
-            if self._split_ids.isdisjoint(ids)
+            if self.replacements.keys().isdisjoint(ids)
             else [part for i in ids for part in self.replacements.get(i, (i,))]
             for ids in encoded
         ]
