@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,8 +43,8 @@ def label_settings(
         return {"labels": label_set(examples, order), "multi_label": several}
     values = label_values(examples, ())
     # The sums are exact, so that a run is found again on any machine.
-    mean = math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((values - mean) ** 2) / len(values))
+    mean = statistics.fmean(values)
+    deviation = math.sqrt(statistics.fmean((values - mean) ** 2))
     if not deviation > _LEAST_DEVIATION * abs(mean):
         raise AlbertError(
             f"The labels of the training examples ({len(examples):,}) are all {mean:g}, or differ "

@@ -154,7 +154,7 @@ class ClassificationSpec(Settings):
         is_given = re.fullmatch(f"(?:{form})+", text) and given.keys() <= {*names}
         if not names or not (
             text == BALANCED
-            or (is_given and 0 < min(given.values()) <= max(given.values()) < math.inf)
+            or (is_given and all(0 < weight < math.inf for weight in given.values()))
         ):
             raise AlbertError(
                 f"`class_weights`={short_repr(text)} must be {BALANCED} or name:weight,... with "
