@@ -158,8 +158,12 @@ class AlbertConfig(Settings):
                 f"{source} must be a mapping of keys to values, not {short_repr(values)}."
             )
         fields = {field.name: field.default for field in dataclasses.fields(cls)}
-        required = (name for name, default in fields.items() if default is dataclasses.MISSING)
-        if missing := [name for name in required if name not in values]:
+        missing = [
+            name
+            for name, default in fields.items()
+            if default is dataclasses.MISSING and name not in values
+        ]
+        if missing:
             raise AlbertError(f"{source} lacks {', '.join(missing)}; add the missing key(s).")
         for key in sorted(set(values) - set(fields) - _WITHOUT_EFFECT):
             warnings.warn(f"{source}: unknown key {short_repr(key)} is ignored.", stacklevel=2)
