@@ -46,12 +46,9 @@ def new_text_file(
     with (
         files.new_file(path, inputs, overwrite) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as raw,
+        _compressed(raw, path, "wb") as f,
     ):
-        f = _compressed(raw, path, "wb")
-        try:
-            yield lambda text: f.write(text.encode("utf-8"))
-        finally:
-            f.close()
+        yield lambda text: f.write(text.encode("utf-8"))
 
 
 def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
