@@ -194,7 +194,6 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
             values = read_finite(source, name)
             variable.assign(repeat_positions(values, wanted[0]) if shape != wanted else values)
             matched.append(name)
-        names = (tuple(matched), tuple(missing), tuple(sorted(left)))
     except DamagedError as error:
         raise DamagedError(f"{error} Get it again, or name another checkpoint.") from error
     except AlbertError:
@@ -203,7 +202,8 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
         raise AlbertError(
             f"The checkpoint {source.location} cannot be read: {first_line(error)}."
         ) from error
-    return LoadReport(source.location, *names, repeated)
+    unexpected = tuple(sorted(left))
+    return LoadReport(source.location, tuple(matched), tuple(missing), unexpected, repeated)
 
 
 def read_finite(source: Source, name: str) -> np.ndarray:
