@@ -54,11 +54,11 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager):
     """Runs functions of (context, item, advance) in processes; a context manager.
 
-    With one worker everything runs in this process. Processes are spawned, never forked:
-    TensorFlow does not survive a fork.
+    With one worker everything runs in this process. Processes start with the first `map`; they are
+    spawned, never forked: TensorFlow does not survive a fork.
 
     Args:
       num_workers: number of processes.
@@ -144,10 +144,6 @@ class Workers:
             if count in results:
                 yield results.pop(count)
                 count += 1
-
-    def __enter__(self) -> Workers:
-        """Returns the workers, whose processes start with the first `map`."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Ends the processes, whatever they do."""
