@@ -23,7 +23,6 @@ def check_new_folder(path: str, overwrite: bool = False) -> None:
     Raises:
       AlbertError: there is a file or another folder at `path`, or no permission to write there.
     """
-    path = path.rstrip("/")
     if files.exists(path):
         if not files.isdir(path) or (_everything_in(path) and not overwrite):
             raise AlbertError(
