@@ -22,7 +22,7 @@ from albert_tf.training.cluster import barrier, output_lock
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.monitors import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from albert_tf.weights.run_folder import BEST, BEST_RECORD, SEEDS_FILE, RunFolder
+from albert_tf.weights.run_folder import BEST, BEST_RECORD, SEEDS_FILE, RunFolder, model_folder
 
 
 class Examples(NamedTuple):
@@ -94,8 +94,7 @@ def run(task: FineTuningTask, examples: Examples, config: FineTuneConfig) -> dic
                 raise AlbertError(
                     "`num_seeds` needs `do_eval`: the best run is chosen by evaluation."
                 )
-        # All examples are tokenized before the training, so that errors show at once.
-        if examples.train:
+            # All examples are tokenized before the training, so that errors show at once.
             data = open_examples(examples.train, "train", training=True)
             config = config.for_data(len(data.examples), data.source.num_examples)
         evaluated, predicted = (
@@ -219,8 +218,7 @@ def _train_seed(
 
 def _open_best_seed(task: FineTuningTask, run: RunConfig) -> Estimator:
     """Returns the Estimator of the model in an output directory, or of its best seed."""
-    folder = RunFolder(run.output_dir).best_seed().path
-    return Estimator(task, dataclasses.replace(run, output_dir=folder))
+    return Estimator(task, dataclasses.replace(run, output_dir=model_folder(run.output_dir)))
 
 
 def report(
