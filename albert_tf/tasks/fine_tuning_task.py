@@ -405,8 +405,8 @@ class ChoiceTask(FineTuningTask):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         if "loss_weights" in batch:
             losses *= batch["loss_weights"]
-        hits = tf.cast(correct(logits, labels), tf.float32)
-        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
+        right = tf.reduce_sum(correct(logits, labels))
+        return {"loss": tf.reduce_sum(losses), "accuracy": right}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `probabilities` [batch, choices]."""

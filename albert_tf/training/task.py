@@ -27,12 +27,12 @@ _SHARED, _GRADIENTS = "shared/", "gradients"
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns whether the label has the highest score, bool [...].
+    """Returns 1 where the label has the highest score, else 0, float32 [...].
 
     Takes scores, float32 [..., classes], and labels, int32 [...].
     """
     # TensorFlow compares int32 on the CPU, even if the rest of the graph runs on a GPU.
-    return tf.argmax(scores, -1) == tf.cast(labels, tf.int64)
+    return tf.cast(tf.argmax(scores, -1) == tf.cast(labels, tf.int64), tf.float32)
 
 
 def examples_with_nan(outputs: Arrays) -> int:

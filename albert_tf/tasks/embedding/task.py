@@ -119,7 +119,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
         )
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
         losses = (entropy(own, forth) + entropy(own, back)) / 2
-        return {"loss": losses, "accuracy": tf.cast(correct(forth, own), tf.float32)}
+        return {"loss": losses, "accuracy": correct(forth, own)}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns `embedding`, see `vectors`."""

@@ -159,7 +159,7 @@ def _per_example(model: keras.Model, batch: Batch, training: bool) -> Tensors:
         "masked_lm_correct": tf.reduce_sum(right * weights, -1),
         "masked_lm_weight": tf.reduce_sum(weights, -1),
         "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),
-        "sentence_order_correct": tf.cast(correct(order, labels), tf.float32),
+        "sentence_order_correct": correct(order, labels),
     }
 
 

@@ -201,7 +201,7 @@ class SquadTask(FineTuningTask):
             losses = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logits)
             right = tf.equal(logits > 0, impossible > 0)
             sums = {"answerability_loss": losses, "answerability_accuracy": right}
-        right = correct(start_log_probs, starts) & correct(end_log_probs, ends)
+        right = correct(start_log_probs, starts) * correct(end_log_probs, ends)
         start_gold = tf.gather(start_log_probs, starts, batch_dims=1)
         end_gold = tf.gather(end_log_probs, ends, batch_dims=1)
         sums = {"span_loss": -0.5 * (start_gold + end_gold), "span_accuracy": right, **sums}

@@ -129,8 +129,8 @@ class TaggingTask(FineTuningTask):
         logits, tags = logits_of(model, batch, training), batch["tags"]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tags, 0), logits)
         losses = tf.where(tags >= 0, losses, 0.0)
-        hits = tf.cast(correct(logits, tags), tf.float32)
-        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
+        right = tf.reduce_sum(correct(logits, tags))
+        return {"loss": tf.reduce_sum(losses), "accuracy": right}
 
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
         """Returns the best `tags`, int32, and their `scores`, float32, [batch, max_seq_length].
