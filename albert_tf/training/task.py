@@ -35,6 +35,11 @@ def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.argmax(scores, -1) == tf.cast(labels, tf.int64), tf.float32)
 
 
+def floats(values: Mapping[str, Any]) -> Metrics:
+    """Returns metrics as Python's own numbers."""
+    return {name: float(value) for name, value in values.items()}
+
+
 def examples_with_nan(outputs: Arrays) -> int:
     """Counts the examples with a NaN in any output."""
     bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]

@@ -7,11 +7,12 @@ from __future__ import annotations
 import numpy as np
 
 from albert_tf.tasks.fine_tuning_task import choice_loss
+from albert_tf.training.task import Metrics, floats
 
 
 def classification_metrics(
     probabilities: np.ndarray, labels: np.ndarray, positive: int | None = None
-) -> dict[str, float]:
+) -> Metrics:
     """Computes metrics of single-label classification.
 
     Args:
@@ -44,12 +45,12 @@ def classification_metrics(
         result |= zip(("precision", "recall", "f1"), scores)
     if number == 2:
         result["matthews_corr"] = metrics.matthews_corrcoef(labels, predictions)
-    return {name: float(value) for name, value in result.items()}
+    return floats(result)
 
 
 def multi_label_metrics(
     probabilities: np.ndarray, chosen: np.ndarray, labels: np.ndarray
-) -> dict[str, float]:
+) -> Metrics:
     """Computes metrics of texts with any number of labels.
 
     Args:
@@ -77,7 +78,7 @@ def multi_label_metrics(
         result[f"{prefix}mean_average_precision"] = precision
         result[f"{prefix}micro_f1"] = 2 * hits.sum() / max(total.sum(), 1)
         result[f"{prefix}macro_f1"] = f1.sum() / max(np.count_nonzero(total), 1)
-    return {name: float(value) for name, value in result.items()}
+    return floats(result)
 
 
 def best_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -101,7 +102,7 @@ def best_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray
 
 def regression_metrics(
     predictions: np.ndarray, labels: np.ndarray, deviation: float = 1.0
-) -> dict[str, float]:
+) -> Metrics:
     """Computes metrics of regression from float [n] predictions and labels.
 
     Returns:
@@ -119,4 +120,4 @@ def regression_metrics(
         )
     mse = np.mean((predictions - labels) ** 2)
     result = {"pearson": pearson, "spearman": spearman, "mse": mse, "loss": mse / deviation**2}
-    return {name: float(x) for name, x in {**result, "mean_answer_mse": labels.var()}.items()}
+    return floats({**result, "mean_answer_mse": labels.var()})

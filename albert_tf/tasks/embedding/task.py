@@ -19,7 +19,7 @@ from albert_tf.modeling.encoder import INPUTS, AlbertEmbedder
 from albert_tf.tasks.embedding.data import EmbeddingExample, EmbeddingSpec, read_embedding
 from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, JointTask, Metrics, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, JointTask, Metrics, Tensors, correct, floats
 from albert_tf.weights.pretrained_model import unit
 from albert_tf.weights.run_folder import RunFolder
 
@@ -145,7 +145,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
             found = {f"recall_at_{top}": (ranks <= top).mean() for top in (1, 10)}
             found["mrr"] = (1 / ranks).mean()
         found["mean_cosine"] = (first * np.roll(last, 1, axis=0)).sum(-1).mean()
-        return {name: float(value) for name, value in found.items()}
+        return floats(found)
 
     def constant_answer_note(self, metrics: Mapping[str, float]) -> str | None:
         """See Task: says whether the vectors have collapsed."""

@@ -26,7 +26,7 @@ from albert_tf.tasks.multiple_choice.data import (
 from albert_tf.tasks.tables import write_table
 from albert_tf.training.monitors import print_metrics
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Metrics
+from albert_tf.training.task import Arrays, Metrics, floats
 from albert_tf.weights.run_folder import RunFolder
 
 
@@ -127,4 +127,4 @@ class MultipleChoiceTask(ChoiceTask):
         metrics["loss"] = choice_loss(probabilities, labels)
         metrics["chance_accuracy"] = 1 / probabilities.shape[1]
         metrics["chance_loss"] = math.log(probabilities.shape[1])
-        return {name: float(value) for name, value in metrics.items()}
+        return floats(metrics)

@@ -22,7 +22,7 @@ from albert_tf.tasks.pretraining.config import PretrainingConfig
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Arrays, Batch, Metrics, Task, Tensors, correct
+from albert_tf.training.task import Arrays, Batch, Metrics, Task, Tensors, correct, floats
 from albert_tf.weights.model_files import load_config
 
 #: Added to the sum of weights that divides the masked LM loss, as in the TF1 release.
@@ -131,7 +131,7 @@ class PretrainingTask(Task):
         sums = {k: float(np.sum(v, dtype=np.float64)) for k, v in outputs.items()}
         weights = {"masked_lm": sums["masked_lm_weight"], "sentence_order": float(len(orders))}
         return {
-            **{k: float(v) for k, v in self.means(sums, weights).items()},
+            **floats(self.means(sums, weights)),
             "masked_lm_majority": _majority(pieces[pieces > 0]),
             "sentence_order_majority": _majority(orders),
         }
