@@ -164,16 +164,15 @@ def _check_distinct(columns: Iterable[Any], where: str) -> None:
         raise AlbertError(f"{where}: a column appears more than once among {joined(names)}.")
 
 
-def class_labels(data: Any) -> dict[str, list[str]]:
-    """Returns the names of the classes of a datasets.Dataset, by column, in their order.
+def class_labels(data: Any, column: str | None) -> list[str]:
+    """Returns the names of the classes in a column of a datasets.Dataset, in their order.
 
-    The column may have lists of them.
+    The column may have lists of them. There are none in other data.
     """
     features = getattr(data, "features", None)
-    if not isinstance(features, Mapping):
-        return {}
-    features = {column: getattr(f, "feature", f) for column, f in features.items()}
-    return {column: f.names for column, f in features.items() if hasattr(f, "int2str")}
+    feature = features.get(column) if isinstance(features, Mapping) else None
+    feature = getattr(feature, "feature", feature)
+    return feature.names if hasattr(feature, "int2str") else []
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -95,7 +95,7 @@ def read_texts(data: Any, columns: TextColumns, name: str = "", **layout: Any) -
       AlbertError: as `read_rows`; or a column is missing, or an id is repeated.
     """
     kind = table_kind(str(data)) if is_path(data) else None
-    names = class_labels(data).get(columns.label, ())
+    names = class_labels(data, columns.label)
     examples = []
 
     def name_of(label) -> Any:

@@ -99,7 +99,7 @@ class _TextModel(FineTunedModel):
         )
         spec = {"columns": columns}
         examples = with_labels(cls._read(train, "train", spec))
-        order = class_labels(train).get(columns.label, ())
+        order = class_labels(train, columns.label)
         spec |= label_settings(examples, not cls._has_labels, order)
         return cls._train(model, examples, eval, spec, settings)
 
