@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +13,7 @@ from albert_tf.data.masking_options import MASKING_OPTIONS
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, short_repr
+from albert_tf.io.json_values import digest, from_json, short_repr
 
 FILE_NAME = "manifest.json"
 KINDS = PRETRAINING, COMPACT_PRETRAINING = "pretraining", "compact_pretraining"
@@ -56,7 +54,7 @@ class Manifest:
             "tokenizer": dict(self.tokenizer),
             "shards": [[shard.sha256, shard.blocks] for shard in self.shards],
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return digest(content)
 
     def save(self, folder: str) -> str:
         """Writes ``manifest.json`` to `folder` and returns its path."""

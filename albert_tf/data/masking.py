@@ -11,8 +11,6 @@ sequences.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +18,7 @@ import numpy as np
 
 from albert_tf.data import records
 from albert_tf.data.masking_options import MASKING_OPTIONS, MaskingOptions
+from albert_tf.io.json_values import digest
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -123,8 +122,7 @@ class Masking:
         self._stored_length = features["text_ids"].shape[0]
         self.length = length or self._stored_length
         identity = {name: getattr(options, name) for name in MASKING_OPTIONS}
-        text = json.dumps([identity, swap, self.length], sort_keys=True)
-        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.fingerprint = digest([identity, swap, self.length])
         self.is_part = self.length < self._stored_length
         if self.is_part:
             share = self.length / self._stored_length

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections import Counter
@@ -38,6 +39,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         (key, _), *_ = Counter(key for key, _ in pairs).most_common()
         raise ValueError(f"an object has the key {short_repr(key)} more than once")
     return value
+
+
+def digest(value: Any) -> str:
+    """Returns the hexadecimal SHA-256 of a JSON value, whatever the order of its keys is."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def finite_only(value: Any) -> Any:

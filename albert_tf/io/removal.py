@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -24,6 +22,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 
 from albert_tf.io import storage
+from albert_tf.io.json_values import digest
 
 _TEMPORARY = re.compile(r"\.tmp-([0-9a-f]{16}-)?[0-9a-f]{8}$")
 #: The id of the run or output whose files this thread writes; "": none.
@@ -32,7 +31,7 @@ _owner = contextvars.ContextVar("owner", default="")
 
 def owner_id(*values: object) -> str:
     """Returns the id of a run or output, from JSON values that no other one shares."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+    return digest(values)[:16]
 
 
 @contextlib.contextmanager
