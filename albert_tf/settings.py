@@ -161,7 +161,7 @@ def check_names(given: Collection[str], known: Collection[str]) -> None:
         raise AlbertError(f"There are unknown settings: {joined(shown, 200)}.")
 
 
-def check_number(name: str, value: Any, least: float = 0, most: float | None = None) -> None:
+def check_number(name: str, value: Any, least: float, most: float | None = None) -> None:
     """Raises AlbertError unless a value is a number in bounds, and is so in float32, too."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if is_number and least <= value < _LIMIT and (most is None or value <= most):

@@ -173,7 +173,7 @@ def _encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
     return probes
 
 
-def preprocessor_export(tokenizer: Tokenizer, seq_length: int = 128) -> Export:
+def preprocessor_export(tokenizer: Tokenizer, seq_length: int) -> Export:
     """Returns the export of a preprocessor.
 
     The root takes string [B] (`sentences`) and returns `input_word_ids`, `input_mask` and

@@ -61,7 +61,7 @@ class ModelFolder:
         """Whether the weights are one of several checkpoints, and not those that were evaluated."""
         return not files.isdir(self.path) or os.path.basename(self.path) == CHECKPOINTS
 
-    def sections(self, tokenizer: Tokenizer, model: AlbertModel | None = None) -> dict[str, Any]:
+    def sections(self, tokenizer: Tokenizer, model: AlbertModel | None) -> dict[str, Any]:
         """Returns the sections of a model card that the files beside the weights record.
 
         A preprocessor has no model.

@@ -22,7 +22,6 @@ from albert_tf.export.self_check import Probe
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import GraphMode, graph_mode
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import FLOAT32
 
 if TYPE_CHECKING:
     from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
@@ -198,7 +197,7 @@ def text_probes(
     return probes
 
 
-def text_export(form: TextForm, model: AlbertModel, precision: str = FLOAT32) -> Export:
+def text_export(form: TextForm, model: AlbertModel, precision: str) -> Export:
     """Returns the SavedModel of a form, to be compared with a float32 model."""
     call = tf.function(form.outputs, autograph=False)
     root = ReusableSavedModel(call, list(form.model.named_weights().values()), trainable=False)

@@ -187,7 +187,7 @@ def atomic_path(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_file(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> Iterator[str]:
+def new_file(path: str, inputs: Iterable[str], overwrite: bool) -> Iterator[str]:
     """Like `atomic_path`, for an output that `check_output` accepts, also when it is complete."""
     check_output(path, inputs, overwrite)
     with atomic_path(path) as temporary:

@@ -17,7 +17,7 @@ from albert_tf.io.locks import LOCK_FILE
 WRITTEN_FILES = ".written_files.json"
 
 
-def check_new_folder(path: str, overwrite: bool = False) -> None:
+def check_new_folder(path: str, overwrite: bool) -> None:
     """Checks that `new_folder` can create a folder at `path`; see there.
 
     Raises:

@@ -145,7 +145,7 @@ class Embeddings(WeightedLayer):
     Source: paper section 3.1.
     """
 
-    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy) -> None:
         super().__init__("bert/embeddings", config.initializer_range, dtype)
         size = config.embedding_size
         self._dropout_rate = config.hidden_dropout_prob
@@ -183,7 +183,7 @@ class Projection(WeightedLayer):
     """A dense layer; `prefix` and `name` are those of its variables."""
 
     def __init__(
-        self, prefix: str, name: str, inputs: int, config: AlbertConfig, dtype: Policy = None
+        self, prefix: str, name: str, inputs: int, config: AlbertConfig, dtype: Policy
     ) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         self._dense = self.dense(name, inputs, config.hidden_size)
@@ -315,8 +315,8 @@ class AlbertEmbedder(AlbertModel):
         config: AlbertConfig,
         pooling: str,
         piece_weights: np.ndarray,
-        normalize: bool = True,
-        dtype: Policy = None,
+        normalize: bool,
+        dtype: Policy,
     ) -> None:
         super().__init__(config, dtype, "albert_embedder")
         self._pool = functools.partial(pooled, pooling=pooling, piece_weights=piece_weights)

@@ -22,7 +22,7 @@ class MaskedLanguageModelHead(WeightedLayer):
     word embeddings, float32 [V, E].
     """
 
-    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy) -> None:
         super().__init__("cls/predictions", config.initializer_range, dtype)
         size = config.embedding_size
         self._activation = ACTIVATIONS[config.hidden_act]

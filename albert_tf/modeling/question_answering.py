@@ -67,7 +67,7 @@ class BeamHead(WeightedLayer):
         start_n_top: int,
         end_n_top: int,
         dropout_rate: float,
-        dtype: Policy = None,
+        dtype: Policy,
     ) -> None:
         super().__init__("", config.initializer_range, dtype)
         size = config.hidden_size

@@ -143,7 +143,7 @@ def _load_task(folder: ModelFolder, lower_case: bool | None) -> FineTuningTask |
 
 
 def publish_task(
-    task: FineTuningTask, model: AlbertModel, folder: str, path: str, overwrite: bool = False
+    task: FineTuningTask, model: AlbertModel, folder: str, path: str, overwrite: bool
 ) -> None:
     """Exports a model in memory, whose run is in `folder`; for the rest see `export_model`."""
     path, run = files.path_of(path, "folder to make"), ModelFolder(folder)
