@@ -44,12 +44,11 @@ def write_modules(
         layers = np.zeros(config.num_hidden_layers + 1, np.float32)
         layers[1] += 1
         layers[-1] += 1
-        names = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
-        weights = dict(zip(names, tokenizer.piece_weights().tolist()))
+        weights = dict(zip(tokenizer.pieces, tokenizer.piece_weights().tolist()))
         values = (
             {"word_embedding_dimension": config.hidden_size, "layer_start": 0}
             | {"num_hidden_layers": config.num_hidden_layers},
-            {"vocab": names, "word_weights": weights, "unknown_word_weight": 1.0},
+            {"vocab": tokenizer.pieces, "word_weights": weights, "unknown_word_weight": 1.0},
         )
         for kind, content in zip(_WEIGHTS, values):
             files.write_json(os.path.join(folder, kind, CONFIG), content)

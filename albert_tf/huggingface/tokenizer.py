@@ -322,6 +322,6 @@ def _wordpiece_steps(tokenizer: Tokenizer) -> dict[str, Any]:
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 200,
-            "vocab": {tokenizer.id_to_piece(i): i for i in range(tokenizer.vocab_size)},
+            "vocab": {piece: i for i, piece in enumerate(tokenizer.pieces)},
         },
     }

@@ -214,7 +214,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._spec = tokenizer.spec
         self._unknown_id, self._symbols = tokenizer.unk_id, tokenizer.symbols
-        pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
+        pieces = [*tokenizer.pieces]
         for symbol, i in self._symbols.items():
             pieces[i] = symbol
         self._wordpiece = tf_text.FastWordpieceTokenizer(

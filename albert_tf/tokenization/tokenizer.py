@@ -134,6 +134,7 @@ class Tokenizer:
       spec: the TokenizerSpec.
       data: content of the vocabulary file.
       source: path of the file that it was read from.
+      pieces: the pieces, in the order of their ids.
       vocab_size: number of pieces.
       digit_comma_parts: ids of SentencePiece pieces such as "2013,", which are split, with their
         parts' ids.
@@ -156,7 +157,8 @@ class Tokenizer:
         self.data, self.source = data, source
         kind = SentencePieceModel if spec.kind == SENTENCEPIECE else WordPieceModel
         self._model = kind(data, source, spec.lower_case, spec.strip_accents)
-        self.vocab_size = len(self._model.pieces)
+        self.pieces = self._model.pieces
+        self.vocab_size = len(self.pieces)
         self.digit_comma_parts = getattr(self._model, "replacements", {})
         self.symbols = getattr(self._model, "symbols", {})
         digest = hashlib.sha256(data).hexdigest()
@@ -173,7 +175,7 @@ class Tokenizer:
         self.named_ids = dict(zip(("pad", "unk", "cls", "sep", "mask"), special))
         never_text = filter(self._model.is_special, range(self.vocab_size))
         self.special_ids = np.array(sorted({*special, *never_text}), np.int32)
-        self.word_starts = np.array([*map(self._model.starts_word, self._model.pieces)])
+        self.word_starts = np.array([*map(self._model.starts_word, self.pieces)])
         self.word_starts[self.special_ids] = True
 
     @classmethod
@@ -324,7 +326,7 @@ class Tokenizer:
         Raises:
           AlbertError: the text is not a string.
         """
-        return [self._model.pieces[i] for i in self.encode(text)]
+        return [self.pieces[i] for i in self.encode(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of `ids`.
@@ -343,7 +345,7 @@ class Tokenizer:
         Raises:
           AlbertError: the vocabulary has no such id.
         """
-        return self._model.pieces[check_integer("id", i, 0, self.vocab_size - 1)]
+        return self.pieces[check_integer("id", i, 0, self.vocab_size - 1)]
 
     def piece_to_id(self, piece: str) -> int:
         """Returns the id of a piece; unk_id if the vocabulary lacks it."""
