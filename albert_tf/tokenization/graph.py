@@ -156,10 +156,8 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         # The digit-comma rule replaces some pieces with others: a table of ids by id.
         replaced = tokenizer.digit_comma_parts
         rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
-        parts = [part for row in rows for part in row]
-        lengths = [len(row) for row in rows]
-        self._table = tf.RaggedTensor.from_row_lengths(tf.constant(parts, tf.int32), lengths)
-        pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
+        self._table = tf.ragged.constant(rows, tf.int32)
+        pieces = [tokenizer.pieces[part].replace(WORD_START, "") for row in rows for part in row]
         self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
