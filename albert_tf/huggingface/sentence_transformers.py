@@ -46,8 +46,11 @@ def write_modules(
         layers[-1] += 1
         weights = dict(zip(tokenizer.pieces, tokenizer.piece_weights().tolist()))
         values = (
-            {"word_embedding_dimension": config.hidden_size, "layer_start": 0}
-            | {"num_hidden_layers": config.num_hidden_layers},
+            {
+                "word_embedding_dimension": config.hidden_size,
+                "layer_start": 0,
+                "num_hidden_layers": config.num_hidden_layers,
+            },
             {"vocab": tokenizer.pieces, "word_weights": weights, "unknown_word_weight": 1.0},
         )
         for kind, content in zip(_WEIGHTS, values):

@@ -256,8 +256,10 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any] | None:
             "content": tokenizer.id_to_piece(i),
             "special": special,
             "normalized": not special,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
         }
-        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
         # These are matched before tokenization; user-defined pieces are not.
         for ids, special in ((tokenizer.named_ids, True), (tokenizer.symbols, False))
         for i in sorted(ids.values())

@@ -52,8 +52,8 @@ def pretrain(
                 config.eval_input_file, model, max_seq_length=config.max_seq_length, held_out=True
             )
             steps = min(config.max_eval_steps, held_out.num_batches(size))
-            examples = min(steps * size, held_out.num_examples)
-            if examples < (available := held_out.num_examples):
+            available = held_out.num_examples
+            if (examples := min(steps * size, available)) < available:
                 log.info(
                     f"Evaluating on the first {examples:,} of {available:,} held-out examples: "
                     f"max_eval_steps={config.max_eval_steps:,}."
