@@ -377,19 +377,6 @@ class FineTuningTask(Task):
         value = {"task": self.name, **self.task_file()}
         files.write_json(os.path.join(folder, TASK_FILE), value)
 
-    def weights(self, batch: Batch) -> Tensors:
-        """Counts the examples in the batch."""
-        return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
-
-    def means(self, sums: Tensors, weights: Tensors) -> Tensors:
-        """Divides the sums, such as `loss` and `accuracy`, by the number of examples."""
-        return {name: value / weights["examples"] for name, value in sums.items()}
-
-    def progress(self, means: Mapping[str, float]) -> str:
-        """Formats the loss and, if the task sums it, the accuracy."""
-        text = super().progress(means)
-        return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
-
 
 def logits_of(model: keras.Model, batch: Batch, training: bool = False) -> tf.Tensor:
     """Returns the output `logits` of a model for a batch."""

@@ -114,21 +114,24 @@ class Task(abc.ABC):
         """Loads the weights that a new run starts from; see `load_weights`."""
         return load_weights(checkpoint, named_weights)
 
-    @abc.abstractmethod
     def weights(self, batch: Batch) -> Tensors:
-        """Returns the scalar float32 weight of each loss term in `batch`: its sum's divisor."""
+        """Returns the scalar float32 weight of each loss term in `batch`: its sum's divisor.
+
+        That is the number of examples, for all sums.
+        """
+        return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
     @abc.abstractmethod
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
         """Returns scalar float32 weighted sums over `batch`: losses, and others for `means`."""
 
-    @abc.abstractmethod
     def means(self, sums: Tensors, weights: Tensors) -> Tensors:
         """Divides sums by global weights.
 
         Returns `loss`, the training loss, which must be linear in `sums`, and the metrics to log
         during training.
         """
+        return {name: value / weights["examples"] for name, value in sums.items()}
 
     @abc.abstractmethod
     def predict(self, model: keras.Model, batch: Batch) -> Tensors:
@@ -146,7 +149,8 @@ class Task(abc.ABC):
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns the task's part of a progress line: a few short numbers from `means`."""
-        return f"loss {means['loss']:.4f}"
+        text = f"loss {means['loss']:.4f}"
+        return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
 class JointTask(Task):

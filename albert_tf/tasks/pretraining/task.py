@@ -83,7 +83,7 @@ class PretrainingTask(Task):
         """Returns the numbers of masked positions and of examples."""
         return {
             "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
-            "sentence_order": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32),
+            "sentence_order": super().weights(batch)["examples"],
         }
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> Tensors:
