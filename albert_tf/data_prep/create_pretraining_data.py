@@ -110,12 +110,13 @@ def _runner() -> Callable:
 def main() -> None:
     """Runs the command."""
     options = PretrainingOptions(**given_settings(PretrainingOptions))
-    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+    if not vocabulary:
         raise AlbertError("Give --spm_model_file or --vocab_file.")
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
         files.expand_globs(FLAGS.input_file),
-        Tokenizer.from_file(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
+        Tokenizer.from_file(vocabulary, lower_case),
         FLAGS.output_dir,
         options,
         _runner(),

@@ -71,7 +71,7 @@ def _trainable(
 
     call.get_concrete_function(specs)
     call.get_concrete_function(specs, training=True)
-    return ReusableSavedModel(call, list(weights.values()))
+    return ReusableSavedModel(call, weights.values())
 
 
 def encoder_export(

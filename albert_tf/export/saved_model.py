@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -40,11 +40,11 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(
-        self, call: Callable[..., Any], weights: Sequence[tf.Variable] = (), trainable: bool = True
+        self, call: Callable[..., Any], weights: Iterable[tf.Variable] = (), trainable: bool = True
     ) -> None:
         super().__init__()
         self.variables = list(weights)
-        self.trainable_variables = list(weights) if trainable else []
+        self.trainable_variables = list(self.variables) if trainable else []
         self.regularization_losses = []
         self.__call__ = call
 

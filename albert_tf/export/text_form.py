@@ -200,7 +200,7 @@ def text_probes(
 def text_export(form: TextForm, model: AlbertModel, precision: str) -> Export:
     """Returns the SavedModel of a form, to be compared with a float32 model."""
     call = tf.function(form.outputs, autograph=False)
-    root = ReusableSavedModel(call, list(form.model.named_weights().values()), trainable=False)
+    root = ReusableSavedModel(call, form.model.named_weights().values(), trainable=False)
     root.tokenizer = form.graph
     if form.labels:
         labels = np.array(form.labels)

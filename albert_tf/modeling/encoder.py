@@ -255,9 +255,8 @@ class AlbertEncoder(AlbertModel):
         if current_mode() is not GraphMode.TPU:
             # Two dimensions from here on, so that every product is one plain matrix product.
             x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
-        outputs = self.transformer(x, additive_mask(mask), training=training, select=select)
+        *others, last = self.transformer(x, additive_mask(mask), training=training, select=select)
         shape = [-1, length, self.config.hidden_size]
-        *others, last = outputs
         outputs = [tf.reshape(y, shape) for y in others]
         if select is not None:
             shape[:2] = dimension(mask, 0), -1
