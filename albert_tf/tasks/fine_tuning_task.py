@@ -31,7 +31,16 @@ from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import EvalSpec, RunConfig
-from albert_tf.training.task import Arrays, Batch, Task, Tensors, correct, in_order, without_nan
+from albert_tf.training.task import (
+    Arrays,
+    Batch,
+    Metrics,
+    Task,
+    Tensors,
+    correct,
+    in_order,
+    without_nan,
+)
 from albert_tf.weights.load import ENCODER_SCOPE, LoadReport, load_weights, open_source
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_task
@@ -346,7 +355,7 @@ class FineTuningTask(Task):
         """Writes the predictions for a data set, given the outputs of `predict` in its order."""
 
     def write_evaluation(
-        self, data: ExampleSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
+        self, data: ExampleSet, outputs: Arrays, results: Metrics, folder: RunFolder
     ) -> None:
         """Writes more than the `results`, which are in eval_results.json; by default nothing."""
 

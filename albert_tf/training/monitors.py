@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ class MetricsLog:
         self._written = bytearray(b"".join(line + b"\n" for line in kept))
         files.write_bytes(self._path, bytes(self._written))
 
-    def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
+    def write(self, step: int, split: str, values: Metrics) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
         place = f"the metrics of step {step}, in {self._path}"
@@ -62,7 +61,7 @@ class MetricsLog:
             # Nobody knows how much of it was written.
             files.write_bytes(self._path, bytes(self._written))
 
-    def _write_events(self, step: int, split: str, values: Mapping[str, float]) -> None:
+    def _write_events(self, step: int, split: str, values: Metrics) -> None:
         if split not in self._writers:
             self._writers[split] = tf.summary.create_file_writer(f"{self._events}/{split}")
         with self._writers[split].as_default():  # At its end it writes.
@@ -130,7 +129,7 @@ class RunMonitor:
             self.log(step, "train", {**means, "skipped_steps": float(skipped)})
             self._metrics = []
 
-    def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
+    def log(self, step: int, split: str, values: Metrics) -> None:
         """Writes an entry; see `MetricsLog.write`."""
         if self._log:
             self._log.write(step, split, values)
@@ -181,12 +180,12 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     return None
 
 
-def print_metrics(results: Mapping[str, float]) -> None:
+def print_metrics(results: Metrics) -> None:
     """Prints metrics, one per line."""
     log.info("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
 
 
-def write_results(folder: RunFolder, results: Mapping[str, float], writes: bool = True) -> None:
+def write_results(folder: RunFolder, results: Metrics, writes: bool = True) -> None:
     """Writes eval_results.json, with null for metrics that are not finite.
 
     `writes` is False on workers other than the chief. Raises DivergedError after writing if a

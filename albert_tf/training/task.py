@@ -80,7 +80,7 @@ class Task(abc.ABC):
     #: to every example reaches, 0 if there is none.
     constant_answers: Mapping[str, str] = {}
 
-    def constant_answer_note(self, metrics: Mapping[str, float]) -> str | None:
+    def constant_answer_note(self, metrics: Metrics) -> str | None:
         """Returns a sentence if metrics are no better than with a constant answer, else None."""
         bad = [
             f"{name} {metrics[name]:.4f}"
@@ -147,7 +147,7 @@ class Task(abc.ABC):
         Takes the outputs of `predict`, [examples, ...], in the order of the EvalSpec's `examples`.
         """
 
-    def progress(self, means: Mapping[str, float]) -> str:
+    def progress(self, means: Metrics) -> str:
         """Returns the task's part of a progress line: a few short numbers from `means`."""
         text = f"loss {means['loss']:.4f}"
         return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text

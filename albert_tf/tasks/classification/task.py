@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -147,7 +147,7 @@ class TextClassificationTask(ChoiceTask):
         write_table(folder, data.name, data.examples, values, self.spec.labels, chosen)
 
     def write_evaluation(
-        self, data: TextSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
+        self, data: TextSet, outputs: Arrays, results: Metrics, folder: RunFolder
     ) -> None:
         """See FineTuningTask: keeps the thresholds."""
         if self.spec.multi_label:

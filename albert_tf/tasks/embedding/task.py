@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.stats
@@ -147,7 +147,7 @@ class EmbeddingTask(JointTask, FineTuningTask):
         found["mean_cosine"] = (first * np.roll(last, 1, axis=0)).sum(-1).mean()
         return floats(found)
 
-    def constant_answer_note(self, metrics: Mapping[str, float]) -> str | None:
+    def constant_answer_note(self, metrics: Metrics) -> str | None:
         """See Task: says whether the vectors have collapsed."""
         if (cosine := metrics.get("mean_cosine", 0.0)) < _COLLAPSED:
             return None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -136,7 +135,7 @@ class PretrainingTask(Task):
             "sentence_order_majority": _majority(orders),
         }
 
-    def progress(self, means: Mapping[str, float]) -> str:
+    def progress(self, means: Metrics) -> str:
         """Returns masked LM loss and accuracy, and sentence order accuracy if it is trained."""
         text = f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%}"
         return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.has_order else text

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -248,7 +248,7 @@ class SquadTask(FineTuningTask):
         return score_answers(examples.examples, answers, self.spec.version, threshold)
 
     def write_evaluation(
-        self, data: QuestionSet, outputs: Arrays, results: Mapping[str, float], folder: RunFolder
+        self, data: QuestionSet, outputs: Arrays, results: Metrics, folder: RunFolder
     ) -> None:
         """Writes the answers, and keeps the threshold."""
         if self.threshold_names:
@@ -264,7 +264,7 @@ class SquadTask(FineTuningTask):
         path = write_answers(folder.path, answers, threshold)
         log.info(f"Answers to {len(data.examples):,} questions are in {path}.")
 
-    def progress(self, means: Mapping[str, float]) -> str:
+    def progress(self, means: Metrics) -> str:
         """Returns the loss and the share of correct spans."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
 
