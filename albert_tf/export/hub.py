@@ -41,7 +41,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
-from albert_tf.training.task import Tensors
+from albert_tf.training.task import Batch, Tensors
 
 ENCODER_TITLE = "ALBERT encoder"
 _EXAMPLE = """import tensorflow_hub as hub
@@ -57,7 +57,7 @@ def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
 
 
 def _trainable(
-    function: Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]],
+    function: Callable[[Batch, bool], dict[str, Any]],
     weights: Mapping[str, tf.Variable],
     *more_inputs: str,
 ) -> ReusableSavedModel:

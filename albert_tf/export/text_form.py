@@ -25,7 +25,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask
-    from albert_tf.training.task import Arrays, Tensors
+    from albert_tf.training.task import Arrays, Batch, Tensors
 
 #: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
 #: tokenizer treats specially.
@@ -164,7 +164,7 @@ def pack(
     return {name: tf.ensure_shape(value, shape) for name, value in packed.items()}
 
 
-def cut_padding(inputs: Mapping[str, tf.Tensor]) -> Tensors:
+def cut_padding(inputs: Batch) -> Tensors:
     """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
     mask = inputs["input_mask"]
     # Of no sequences at all, the largest length is negative.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -24,7 +24,7 @@ from albert_tf.training.specs import RunConfig
 from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.fine_tuning_task import FineTuningTask
+    from albert_tf.tasks.fine_tuning_task import FineTuningTask, Values
 
 #: What a fine-tuning run can do: --do_train on the examples of --train_file, and so on.
 ACTIONS = {
@@ -102,7 +102,7 @@ def run_settings(cls: type[RunConfig]) -> dict[str, Any]:
 
 def open_task(
     task_class: type[FineTuningTask],
-    spec: Mapping[str, Any],
+    spec: Values,
     recipe: str | None = None,
     **others: Any,
 ) -> tuple[FineTuningTask, FineTuneConfig]:
@@ -141,7 +141,7 @@ def fine_tune(
     task_class: type[FineTuningTask],
     use: str,
     read: Callable[[str, Any], Sequence[Any]] | None = None,
-    learned: Callable[[Sequence[Any]], Mapping[str, Any]] | None = None,
+    learned: Callable[[Sequence[Any]], Values] | None = None,
     change: Callable[[FineTuningTask], object] = lambda task: None,
 ) -> None:
     """Trains, evaluates and predicts as the flags say, and prints what to try next.

@@ -17,7 +17,7 @@ from albert_tf.io.json_values import joined, short_repr
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_tables import Rows, not_empty, read_rows
 from albert_tf.settings import Settings, count_setting
-from albert_tf.tasks.tables import with_distinct_ids
+from albert_tf.tasks.tables import Row, with_distinct_ids
 from albert_tf.tokenization.tokenizer import checked_text
 
 #: Of the options, in their order.
@@ -183,7 +183,7 @@ def _article_rows(article: dict[str, Any], group: str, path: str) -> Rows:
         yield f"{path}, question {i + 1}", {**shared, **row, "options": choices}
 
 
-def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
+def _list(row: Row, key: str, where: str) -> list[Any]:
     value = row.get(key)
     with contextlib.suppress(ValueError):
         value = json.loads(value) if isinstance(value, str) else value
@@ -192,7 +192,7 @@ def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
     return value
 
 
-def _label(row: dict[str, Any], choices: int, where: str) -> int | None:
+def _label(row: Row, choices: int, where: str) -> int | None:
     """Returns the correct option; null, an empty text and -1 count as absent."""
     given = [row[key] for key in ("label", "answer") if row.get(key) not in _NO_LABEL]
     if len(given) > 1:
