@@ -41,7 +41,7 @@ AttentionWeights = tuple[tuple[Dense, ...], Dense]
 class Attention(WeightedLayer):
     """Scaled dot-product attention of BERT, with layer normalisation after the residual sum."""
 
-    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
+    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size = config.hidden_size
         self._size, self._heads = size, config.num_attention_heads

@@ -24,7 +24,7 @@ from albert_tf.modeling.layers import Dense, Policy, WeightedLayer
 class FeedForward(WeightedLayer):
     """Position-wise network H→F→H, with layer normalisation after the residual sum."""
 
-    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
+    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size, inner = config.hidden_size, config.intermediate_size
         self._activation = ACTIVATIONS[config.hidden_act]
