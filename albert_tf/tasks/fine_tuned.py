@@ -24,7 +24,7 @@ from albert_tf.tasks.fine_tuning_task import ExampleSet, FineTuningTask, Values
 from albert_tf.tasks.tables import with_labels
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.monitors import read_metrics
-from albert_tf.training.task import Metrics, Tensors
+from albert_tf.training.task import Arrays, Metrics, Tensors
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.model_files import load_model_files
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder, model_folder
@@ -60,7 +60,7 @@ class FineTunedModel:
 
     def _outputs_of(
         self, examples: Sequence[Any], batch_size: int | None = None
-    ) -> tuple[ExampleSet, dict[str, np.ndarray]]:
+    ) -> tuple[ExampleSet, Arrays]:
         """Returns at least one example as sequences, and the task's outputs for these.
 
         Warns of what happened to the examples, such as that some are cut.

@@ -84,9 +84,7 @@ class ExampleSet:
         read, batches = self.source.eval_input_fn, self.source.num_batches(batch_size)
         return EvalSpec(read, every_steps, batches, self.name, self, self.fingerprint)
 
-    def outputs(
-        self, predict: Callable[[Batch], Tensors], batch_size: int | None = None
-    ) -> dict[str, np.ndarray]:
+    def outputs(self, predict: Callable[[Batch], Tensors], batch_size: int | None = None) -> Arrays:
         """Returns the outputs of `Task.predict` for all sequences or groups, [n, ...], in order.
 
         Raises:

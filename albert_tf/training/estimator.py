@@ -134,7 +134,7 @@ class Estimator:
     @lost_workers()
     def predict(
         self, input_fn: InputFn, checkpoint: str | None = None, max_steps: int | None = None
-    ) -> dict[str, np.ndarray]:
+    ) -> Arrays:
         """Returns the outputs of `Task.predict`, [examples, ...], in the order of the examples.
 
         Args:
@@ -184,7 +184,7 @@ class Estimator:
     @lost_workers()
     def outputs(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
-    ) -> dict[str, np.ndarray] | None:
+    ) -> Arrays | None:
         """Returns the outputs of `Task.predict` for the current weights, [examples, ...].
 
         They are in the order of the examples. `stopped` is called before each batch; the evaluation

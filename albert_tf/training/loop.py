@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn
@@ -26,7 +25,7 @@ from albert_tf.optimization.optimizer import AlbertOptimizer
 from albert_tf.training.cluster import Strategy
 from albert_tf.training.devices import devices_of, mode_chooser
 from albert_tf.training.specs import FLOAT16, RunConfig
-from albert_tf.training.task import Batch, JointTask, Task, Tensors
+from albert_tf.training.task import Arrays, Batch, JointTask, Task, Tensors
 
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
@@ -134,9 +133,7 @@ class TrainLoop:
         self._vectors = _graphs(self._micro_batch_vectors)
         self._loop = _graph(self._steps)
 
-    def run(
-        self, iterator: Iterator[Any], steps: int, layers: int | None = None
-    ) -> dict[str, np.ndarray]:
+    def run(self, iterator: Iterator[Any], steps: int, layers: int | None = None) -> Arrays:
         """Runs `steps` steps with the next batches of `iterator`; see TrainingStep about `layers`.
 
         Returns:
@@ -316,7 +313,7 @@ class Predictor:
         self._mode_of = mode_chooser(strategy, jit_compile)
         self._compute = _graphs(self._predict)
 
-    def __call__(self, iterator: Iterator[Any]) -> dict[str, np.ndarray] | None:
+    def __call__(self, iterator: Iterator[Any]) -> Arrays | None:
         """Returns the next batch's outputs and `example_index` without padding; None at the end."""
         check_not_forked()
         try:

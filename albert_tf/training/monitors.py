@@ -18,7 +18,7 @@ from albert_tf.io.json_values import JSON_ERRORS, finite_only, joined
 from albert_tf.io.log import log
 from albert_tf.io.progress import Progress
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.task import Metrics, Task
+from albert_tf.training.task import Arrays, Metrics, Task
 from albert_tf.weights.run_folder import METRICS_FILE, RESULTS_FILE, RunFolder
 
 
@@ -98,9 +98,7 @@ class RunMonitor:
         """Prints a text above the progress line."""
         self._progress.note(text)
 
-    def trained(
-        self, step: int, metrics: dict[str, np.ndarray], seconds: float | None, skipped: int
-    ) -> None:
+    def trained(self, step: int, metrics: Arrays, seconds: float | None, skipped: int) -> None:
         """Reports a call of `TrainLoop.run`, the last step of which is `step`.
 
         `seconds` is how long it took; None if it also traced and compiled, and so does not count.

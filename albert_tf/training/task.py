@@ -57,7 +57,7 @@ def without_nan(outputs: Arrays) -> Arrays:
     return outputs
 
 
-def in_order(batches: Sequence[Arrays]) -> dict[str, np.ndarray]:
+def in_order(batches: Sequence[Arrays]) -> Arrays:
     """Joins the outputs of batches, [rows, ...], and sorts them by `example_index`, int [rows]."""
     outputs = {k: np.concatenate([batch[k] for batch in batches]) for k in batches[0]}
     order = np.argsort(outputs.pop("example_index"), kind="stable")
