@@ -80,15 +80,15 @@ def remove_files(folder: str, names: Iterable[str]) -> None:
             _delete(path)
 
 
-def set_aside(path: str) -> str:
-    """Renames a file or folder to `<path>.damaged`, or with a number; returns the name.
+def set_aside(path: str, mark: str = "damaged") -> str:
+    """Renames a file or folder to `<path>.<mark>`, with a number if that exists; returns the name.
 
     A folder on a remote file system is only a prefix of names: its files are renamed one by one.
     """
-    new, number = f"{path}.damaged", 1
+    new, number = f"{path}.{mark}", 1
     while storage.exists(new):
         number += 1
-        new = f"{path}.damaged-{number}"
+        new = f"{path}.{mark}-{number}"
     move(path, new)
     return new
 
