@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
 
@@ -70,17 +69,9 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def load_pyplot() -> Any:
-    """matplotlib.pyplot, drawing to files.
+    """matplotlib.pyplot, drawing to files; of the optional extra `plots`."""
+    import matplotlib
 
-    Raises:
-      AlbertError: matplotlib, the optional extra `plots`, is not installed.
-    """
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise AlbertError(
-            f"Plots need matplotlib ({error}); install it with `pip install matplotlib`."
-        ) from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

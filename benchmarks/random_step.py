@@ -14,8 +14,6 @@ from albert_tf.config import AlbertConfig
 
 #: The flags' names of the precision policies.
 PRECISIONS = {"float32": "float32", "bf16": "mixed_bfloat16"}
-
-
 #: Share of the positions that is masked, the builder's.
 MASKED_SHARE = 0.15
 

@@ -10,9 +10,8 @@
 The methods: "budget" builds compact records and runs run_pretraining.py --time_budget,
 "transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
 start-up and processing of the text. Every model is scored by whole words of the held-out text and,
-with --glue_dir, fine-tuned on SST-2. Appends one line to results.jsonl for each model, and skips
-models that already have one; log.txt in a model's folder shows its progress. If it is stopped, run
-the command again: the model that was being trained begins anew.
+with --glue_dir, fine-tuned on four tasks. Appends one line to results.jsonl for each model, and
+skips models that already have one; a model that was interrupted begins anew.
 transformers always projects embeddings, so the configuration must have different embedding and
 hidden sizes.
 """
@@ -43,7 +42,7 @@ def _define_run_flags() -> None:
     define_path("albert_config_file", None, "Shape of all models, a JSON file.", required=True)
     define_path("output_dir", None, "Folder for models and results.jsonl.", required=True)
     define_path("peer_python", None, "Python with torch and transformers, for that method.")
-    define_path("glue_dir", None, "Folder with SST-2/; none: models are not fine-tuned.")
+    define_path("glue_dir", None, "Folder with SST-2/, CoLA/, STS-B/, RTE/; none: not fine-tuned.")
     flags.DEFINE_list("minutes", ["20"], "Times to train for.")
     flags.DEFINE_list("methods", list(METHODS), f"Of {', '.join(METHODS)}.")
     flags.DEFINE_list("seeds", ["1"], "Seeds; each is another model.")
@@ -80,13 +79,13 @@ def _run() -> None:
         line = {**key, "took_minutes": took}
         line.update(score(trial.model, passages))
         if FLAGS.glue_dir:
-            line["sst2_accuracy"] = trial.fine_tune(FLAGS.glue_dir)
+            line.update(trial.fine_tune(FLAGS.glue_dir))
         line.update(training=described, machine=describe_machine())
         add_lines(path, [line])
-        sst2 = f", SST-2 {line['sst2_accuracy']:.1%}" if FLAGS.glue_dir else ""
+        tasks = f", tasks {line['downstream']:.1%}" if FLAGS.glue_dir else ""
         print(
             f"took {line['took_minutes']:.1f} minutes: {line['word_accuracy']:.1%} of the words, "
-            f"{line['bits_per_character']:.3f} bits per character{sst2}",
+            f"{line['bits_per_character']:.3f} bits per character{tasks}",
             flush=True,
         )
 

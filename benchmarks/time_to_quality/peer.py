@@ -26,11 +26,9 @@ from torch.nn import functional
 #: Names of the same functions in transformers.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
 WARM_UP_SHARE = 0.06
-SHORT_LENGTH = 32
+SHORT_LENGTH, SEQ_LENGTH = 32, 128
 #: Arguments that training.json repeats.
-SETTINGS = {
-    "learning_rate", "batch_size", "seq_length", "short_share", "masked_share", "precision"
-}  # fmt: skip
+SETTINGS = {"learning_rate", "batch_size", "short_share", "masked_share", "precision"}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,7 +41,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--learning_rate", type=float, default=1e-3)
     parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--short_share", type=float, default=0.0, help="of the time")
     parser.add_argument("--masked_share", type=float, default=0.15, help="of the positions")
     parser.add_argument("--precision", choices=("bf16", "float32"), default="bf16")
@@ -107,7 +104,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     tokenizer = transformers.AlbertTokenizer.from_pretrained(args.tokenizer_dir)
     ids = read_ids(args.text, tokenizer)
-    blocks = {length: cut(ids, tokenizer, length) for length in (SHORT_LENGTH, args.seq_length)}
+    blocks = {length: cut(ids, tokenizer, length) for length in (SHORT_LENGTH, SEQ_LENGTH)}
     with open(args.albert_config_file, encoding="utf-8") as f:
         values = json.load(f)
     values.pop("parameter_sharing", None)
@@ -129,18 +126,18 @@ def main() -> None:
 
     compiled = torch.compile(loss_of, dynamic=False)
     losses, shown = [], began
-    positions = args.batch_size * args.seq_length
+    positions = args.batch_size * SEQ_LENGTH
     streams = {
         length: batches(rows, positions // length, args.masked_share, tokenizer, args.seed)
         for length, rows in blocks.items()
     }
     # A user's second run finds the compiled code in a cache, so compiling does not count.
     compiling = time.monotonic()
-    for length in [SHORT_LENGTH] * (args.short_share > 0) + [args.seq_length]:
+    for length in [SHORT_LENGTH] * (args.short_share > 0) + [SEQ_LENGTH]:
         compiled(*next(streams[length])).backward()
     began += time.monotonic() - compiling
     while (share := (time.monotonic() - began) / (60 * args.minutes)) < 1:
-        length = SHORT_LENGTH if share < args.short_share else args.seq_length
+        length = SHORT_LENGTH if share < args.short_share else SEQ_LENGTH
         rate = min(share / WARM_UP_SHARE, (1 - share) / (1 - WARM_UP_SHARE))
         for group in optimizer.param_groups:
             group["lr"] = args.learning_rate * rate

@@ -16,6 +16,7 @@ _PANELS = (
     ("word_accuracy", "masked words found (%)", 100),
     ("bits_per_character", "bits per character of masked words", 1),
     ("sst2_accuracy", "SST-2 accuracy (%)", 100),
+    ("downstream", "mean of SST-2, CoLA, STS-B and RTE (%)", 100),
 )
 
 
