@@ -123,7 +123,7 @@ def test_int8_for_onnx_has_weights_that_layers_share_once(wordpiece_tokenizer, t
     assert sum(found) == sum(w.shape.num_elements() for w in matrices)
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnxruntime", "self_check_here")
 def test_int8_for_onnx_rounds_small_columns_beside_large_ones(tmp_path):
     model = albert_tf.load_pretrained("albert_small_books")
@@ -136,22 +136,17 @@ def test_int8_for_onnx_rounds_small_columns_beside_large_ones(tmp_path):
 def test_int8_for_onnx_moves_the_size_of_columns_into_the_weights(wordpiece_tokenizer):
     import onnx
 
-    config = tiny_config(140, hidden_size=32, intermediate_size=64)
-    model = AlbertEncoder(config, dtype="float32")
-    weights = model.named_weights()
-    inner = "bert/encoder/transformer/group_0/inner_group_0"
+    model = AlbertEncoder(tiny_config(140, hidden_size=32, intermediate_size=64), dtype="float32")
+    weights, inner = model.named_weights(), "bert/encoder/transformer/group_0/inner_group_0"
     weights[f"{inner}/LayerNorm/gamma"].assign(np.r_[30, np.ones(31)])
     content = encoder_ids_export(model, wordpiece_tokenizer, ONNX, INT8).files["model.onnx"]
     kept = onnx.load_from_string(content).graph.initializer
     arrays = {x.name: onnx.numpy_helper.to_array(x) for x in kept}
-    name, factors = next(
-        x for x in arrays.items() if x[1].shape == (32,) and x[0].endswith("/scale")
-    )
-    assert factors[0] < factors[1:].min() / 5
-    name = name.removesuffix("/scale")
-    rounded = arrays[f"{name}_quantized"] * arrays[f"{name}_scale"] * factors[:, None]
+    (name,) = (k for k, x in arrays.items() if k.endswith("/scale") and x.shape == (32,))
+    assert arrays[name][0] < arrays[name][1:].min() / 5
+    q, size = (arrays[name.replace("/scale", end)] for end in ("_quantized", "_scale"))
     kernel = weights[f"{inner}/ffn_1/intermediate/dense/kernel"]
-    np.testing.assert_allclose(rounded, kernel, atol=3e-3)
+    np.testing.assert_allclose(q * size * arrays[name][:, None], kernel, atol=3e-3)
 
 
 @pytest.mark.usefixtures("self_check_here")
