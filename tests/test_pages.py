@@ -258,8 +258,7 @@ def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
     }
     printed = run_page(replaced(page("guides/pretrain_at_scale"), smaller), tmp_path)
     assert re.search(r"^[\d,]+ sequences per second: [\d,]+ hours$", printed, flags=re.M)
-    for name in ("darwin", "doyle", "smith"):
-        assert (tmp_path / f"text/train/{name}.jsonl.gz").exists()
+    assert len([*(tmp_path / "text/train").glob("*.jsonl.gz")]) == 3
     assert (tmp_path / "runs/base/best").is_dir()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.config import read_config
 from albert_tf.io import files
 from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -20,14 +21,17 @@ from albert_tf.weights.source import Source
 def load_config(config_file: str | None, checkpoint: str | None) -> AlbertConfig:
     """Loads the configuration of a model that starts from a checkpoint.
 
-    It is the one beside the checkpoint, unless a JSON file or a preset is given.
+    It is the one beside the checkpoint, unless a JSON file, also Hugging Face's config.json, or a
+    preset is given.
 
     Raises:
       AlbertError: there is none, or it does not fit the weights.
     """
     if not config_file:
         return _beside(checkpoint, lambda x: x.config(), "`albert_config_file`", CONFIG_FILE)
-    config = AlbertConfig.load(config_file)
+    is_json = config_file.endswith(".json")
+    is_theirs = is_json and "model_type" in files.read_object(config_file, "model configuration")
+    config = read_config(config_file) if is_theirs else AlbertConfig.load(config_file)
     if checkpoint:
         check_architecture(config, checkpoint)
     return config

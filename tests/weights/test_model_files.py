@@ -12,7 +12,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.weights.checkpoint import write_tf1
 from albert_tf.weights.load import load_weights
-from albert_tf.weights.model_files import load_model_files
+from albert_tf.weights.model_files import load_config, load_model_files
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 
 LETTERS = "abc"
@@ -72,6 +72,7 @@ def pretrained(task, tokenizer, tmp_path):
 def test_fine_tuning_starts_from_models_of_all_formats(pretrained, kind, tokenizer):
     paths, weights = pretrained
     config, loaded = load_model_files(str(paths[kind]))
+    assert config == load_config(str(paths["hf"] / "config.json"), None)
     assert loaded.encode_batch(["a b c"]) == tokenizer.encode_batch(["a b c"])
     task = TextClassificationTask(config, loaded, ClassificationSpec(("x", "y"), 64))
     model = task.build_model()
