@@ -93,7 +93,8 @@ class AlbertPretrainer(AlbertModel):
         else:
             # The gradient computes with the positions; with int32 it would run on the CPU.
             positions = tf.cast(positions, tf.int64)
-            positions = tf.pad(positions, [[0, 0], [1, 0]])  # That of [CLS] first, [B, 1 + P].
+            cls = tf.zeros_like(positions[:, :1])
+            positions = tf.concat([cls, positions], axis=1)  # [B, 1 + P]
             outputs = self.encoder(
                 inputs, training, select=lambda x: tf.gather(x, positions, batch_dims=1)
             )
