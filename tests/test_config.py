@@ -182,14 +182,8 @@ def test_a_broken_file_is_refused_by_name(tmp_path, text, message):
         ({"num_hidden_layers": True}, "`num_hidden_layers`=True must be an integer from 1"),
         ({"num_hidden_layers": 1001}, "num_hidden_layers 1001 times inner_group_num 1 exceeds"),
         ({"inner_group_num": 100}, "num_hidden_layers 12 times inner_group_num 100 exceeds 1000"),
-        (
-            {"hidden_dropout_prob": 1.0},
-            "`hidden_dropout_prob`=1.0 must be a number from 0",
-        ),
-        (
-            {"attention_probs_dropout_prob": -0.1},
-            "_dropout_prob`=-0.1 must be a number",
-        ),
+        ({"hidden_dropout_prob": 1.0}, "`hidden_dropout_prob`=1.0 must be a number from 0"),
+        ({"attention_probs_dropout_prob": -0.1}, "_dropout_prob`=-0.1 must be a number"),
         ({"initializer_range": "0.02"}, "`initializer_range`='0.02' must be a number"),
         ({"initializer_range": float("nan")}, "`initializer_range`=nan must be a number"),
     ],
@@ -219,11 +213,7 @@ def test_fewer_layers_of_a_model_have_the_same_groups(layers):
 @pytest.mark.parametrize(
     ("change", "layers", "message"),
     [
-        (
-            {},
-            2,
-            "cannot be trained with 2 layers; give fewer than 12, and .* groups, 3",
-        ),
+        ({}, 2, "cannot be trained with 2 layers; give fewer than 12, and .* groups, 3"),
         # It would change nothing, but be recorded.
         ({}, 12, "cannot be trained with 12 layers;"),
         ({}, 13, "cannot be trained with 13 layers;"),
