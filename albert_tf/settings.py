@@ -136,9 +136,9 @@ def as_plain(value: Any, kind: str = "") -> Any:
     return value
 
 
-def field_names(cls: type) -> list[str]:
+def field_names(cls: type) -> tuple[str, ...]:
     """Returns the names of the fields of a dataclass, in their order."""
-    return [field.name for field in dataclasses.fields(cls)]
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 #: Names in other libraries, or of flags, that do not resemble ours most.
