@@ -43,8 +43,8 @@ class ModelFiles(Settings):
 
     albert_config_file: str | None = training_setting(
         None,
-        "JSON file, or name of a preset (albert_base_v2), which is an architecture without "
-        f"weights. {_BESIDE}",
+        "JSON file, also Hugging Face's config.json, or name of a preset (albert_base_v2), which "
+        f"is an architecture without weights. {_BESIDE}",
         path=True,
     )
     spm_model_file: str | None = training_setting(None, f"{VOCABULARY}. {_BESIDE}", path=True)

@@ -56,9 +56,9 @@ class PretrainingConfig(RunConfig):
     )
     albert_config_file: str | None = setting(
         None,
-        "Model configuration: a JSON file, or a preset's name such as albert_base_v2, which is an "
-        "architecture without weights (its vocab_size then follows the records). Default: that of "
-        "the initial checkpoint.",
+        "Model configuration: a JSON file, also Hugging Face's config.json, or a preset's name "
+        "such as albert_base_v2, which is an architecture without weights (its vocab_size then "
+        "follows the records). Default: that of the initial checkpoint.",
         path=True,
     )
     max_seq_length: int | None = count_setting(
